@@ -1,0 +1,26 @@
+"""Tune DI-engine experiments at scale with Ray Tune.
+
+`JobCfg` and `when` are all that a sweep's file needs. They are loaded when they
+are first used, so that `import ditk_ray` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ditk_ray.config.job_cfg import JobCfg
+    from ditk_ray.config.space import when
+
+__version__ = "0.1.0"
+__all__ = ["JobCfg", "__version__", "when"]
+
+_HOMES = {"JobCfg": "ditk_ray.config.job_cfg", "when": "ditk_ray.config.space"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
