@@ -1,0 +1,1 @@
+"""DI-engine configs, search spaces and `JobCfg`: all that a user writes."""

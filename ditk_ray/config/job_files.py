@@ -1,0 +1,124 @@
+"""Finding `JobCfg` classes in files, and loading one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ditk_ray.config.nearest import did_you_mean
+from ditk_ray.config.python_file import load_python_file
+from ditk_ray.errors import BadConfigError, Problem
+
+if TYPE_CHECKING:
+    from ditk_ray.config.job_spec import JobSpec
+
+JOB_FOLDER = "job_cfgs"
+REPORTERS = ("auto", "live", "plain", "none")
+"""The progress displays that have a name; others are classes of the user's."""
+
+
+@dataclass(frozen=True)
+class JobEntry:
+    """A `JobCfg` class as its file shows it, without running the file."""
+
+    name: str
+    file: Path
+    summary: str
+
+
+def list_jobs(file: Path | None = None) -> list[JobEntry]:
+    """Return the job classes of one file, or of all job folders.
+
+    The files are parsed, not run: this takes milliseconds and loads no package.
+    """
+    files = [file] if file else [f for d in job_folders() for f in sorted(d.glob("*.py"))]
+    return [entry for item in files for entry in _classes(item)]
+
+
+def job_folders() -> list[Path]:
+    """Return where jobs are looked for: the working directory first, then the project."""
+    here = Path.cwd() / JOB_FOLDER
+    shipped = Path(__file__).resolve().parents[2] / JOB_FOLDER
+    return [folder for folder in dict.fromkeys((here, shipped)) if folder.is_dir()]
+
+
+def load_job(
+    cfg_class: str | None, cfg_file: Path | None = None, changes: Mapping[str, Any] | None = None
+) -> JobSpec:
+    """Load and check the named class; without a file it is looked for in the job folders.
+
+    Raises `BadConfigError`, with similar names, if there is no such class.
+    """
+    entry = find_job(cfg_class, cfg_file)
+    module = load_python_file(entry.file)
+    from ditk_ray.config.job_cfg import JobCfg
+    from ditk_ray.config.job_spec import check_job
+
+    job = getattr(module, entry.name)
+    if not (isinstance(job, type) and issubclass(job, JobCfg)):
+        raise BadConfigError(
+            Problem(f"{entry.file}: {entry.name}", "is no subclass of ditk_ray.JobCfg")
+        )
+    return check_job(job, _named_parts(module, changes or {}), entry.file)
+
+
+def find_job(cfg_class: str | None, cfg_file: Path | None = None) -> JobEntry:
+    """Return the one class that is meant, without loading it."""
+    if cfg_file is not None and not cfg_file.is_file():
+        load_python_file(cfg_file)  # raises, with the files that are there
+    known = list_jobs(cfg_file)
+    where = str(cfg_file) if cfg_file else f"{JOB_FOLDER}/"
+    if cfg_class is None:
+        if cfg_file is not None and len(known) == 1:
+            return known[0]
+        names = ", ".join(entry.name for entry in known) or "none"
+        raise BadConfigError(
+            Problem("--cfg_class", "is needed to say which job", f"in {where} there are: {names}")
+        )
+    for entry in known:
+        if entry.name == cfg_class:
+            return entry
+    hint = did_you_mean(cfg_class, [entry.name for entry in known]) or "there is no JobCfg at all"
+    raise BadConfigError(Problem(f"--cfg_class {cfg_class}", f"no such class in {where}", hint))
+
+
+def _named_parts(module: ModuleType, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the name of a stopper or reporter class by the class that the file defines."""
+    result = dict(changes)
+    for key in ("stopper", "progress_reporter"):
+        name = result.get(key)
+        if isinstance(name, str) and name.isidentifier() and name not in REPORTERS:
+            classes = {k: v for k, v in vars(module).items() if isinstance(v, type)}
+            if name not in classes:
+                hint = did_you_mean(name, [*classes, *(REPORTERS if key != "stopper" else ())])
+                where = f"--{key} {name}"
+                raise BadConfigError(Problem(where, f"no such class in {module.__file__}", hint))
+            result[key] = classes[name]
+    return result
+
+
+def _classes(file: Path) -> list[JobEntry]:
+    if not file.is_file():
+        load_python_file(file)  # raises, with the files that are there
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+    except SyntaxError as error:
+        problem = Problem(f"{file}:{error.lineno}", f"SyntaxError: {error.msg}")
+        raise BadConfigError(problem) from error
+    except ValueError as error:  # bytes that are no text, or null bytes
+        raise BadConfigError(Problem(str(file), f"is no Python file: {error}")) from error
+    jobs: dict[str, JobEntry] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and any(_is_job(base, jobs) for base in node.bases):
+            summary = (ast.get_docstring(node) or "").partition("\n")[0]
+            jobs[node.name] = JobEntry(node.name, file, summary)
+    return [entry for name, entry in jobs.items() if not name.startswith("_")]
+
+
+def _is_job(base: ast.expr, jobs: Mapping[str, JobEntry]) -> bool:
+    name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+    return name in jobs or name.endswith("JobCfg")

@@ -1,0 +1,78 @@
+"""What one trial needs of a node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ditk_ray.config.quantities import parse_bytes, show_bytes
+
+_NAMES = ("cpu", "gpu", "memory", "custom")
+
+
+@dataclass(frozen=True)
+class TrialResources:
+    """The share of a node that a trial is given and kept to.
+
+    `gpu` may be a fraction below one. `memory` is in bytes; None is no limit.
+    `custom` are Ray's own named resources.
+    """
+
+    cpu: float = 1.0
+    gpu: float = 0.0
+    memory: int | None = None
+    custom: Mapping[str, float] = field(default_factory=dict)
+
+    def for_ray(self) -> dict[str, float]:
+        """Return Ray's names and amounts, without those that are zero."""
+        amounts = {"CPU": self.cpu, "GPU": self.gpu, "memory": float(self.memory or 0)}
+        return {name: value for name, value in (amounts | dict(self.custom)).items() if value}
+
+    @property
+    def threads(self) -> int:
+        """How many numeric threads a trial may use."""
+        return max(1, int(self.cpu))
+
+    def __str__(self) -> str:
+        parts = [f"{self.cpu:g} CPU"]
+        if self.gpu:
+            parts.append(f"{self.gpu:g} GPU")
+        if self.memory:
+            parts.append(f"{show_bytes(self.memory)} memory")
+        return ", ".join(parts + [f"{amount:g} {name}" for name, amount in self.custom.items()])
+
+
+def parse_resources(given: Mapping[str, Any] | TrialResources) -> TrialResources:
+    """Build the resources from what a user wrote; raises ValueError saying what is wrong."""
+    if isinstance(given, TrialResources):
+        return given
+    if not isinstance(given, Mapping):
+        raise ValueError(f"it is {given!r}; it has to be a dict such as {{'cpu': 1}}")
+    values = {str(key).lower(): value for key, value in given.items()}
+    unknown = sorted(set(values) - set(_NAMES))
+    if unknown:
+        raise ValueError(
+            f"unknown {', '.join(unknown)}; the keys are {', '.join(_NAMES)} "
+            "(Ray's own named resources go into 'custom')"
+        )
+    if not isinstance(values.get("custom", {}), Mapping):
+        raise ValueError(f"custom is {values['custom']!r}; it has to be a dict of amounts")
+    custom = {str(name): _amount(name, value) for name, value in values.get("custom", {}).items()}
+    gpu = _amount("gpu", values.get("gpu", 0))
+    if gpu > 1 and gpu != int(gpu):
+        raise ValueError(f"gpu is {gpu:g}; above 1 it has to be a whole number")
+    memory = values.get("memory")
+    return TrialResources(
+        cpu=_amount("cpu", values.get("cpu", 1)),
+        gpu=gpu,
+        memory=parse_bytes(memory) if memory is not None else None,
+        custom=custom,
+    )
+
+
+def _amount(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {value!r}; it has to be a number, zero or more")
+    return float(value)

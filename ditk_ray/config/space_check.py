@@ -1,0 +1,178 @@
+"""Checking a search space against the config it is for, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+from ray.tune.search.sample import Categorical, Domain, Float, Function, Integer
+from ray.tune.search.variant_generator import generate_variants
+
+from ditk_ray.config import dotted
+from ditk_ray.config.engine_config import EngineConfig
+from ditk_ray.config.nearest import nearest_path
+from ditk_ray.config.space import CREATE_PREFIX, Parameter, SearchSpace, is_grid
+from ditk_ray.errors import Problem
+
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class KnownPaths:
+    """All that a config may hold: what its file says and what DI-engine adds.
+
+    `defaults` is DI-engine's complete config for the same policy, environment
+    and workers. A value of None in it means "may be set, has no value yet".
+    """
+
+    config: EngineConfig
+    defaults: EngineConfig
+
+    def allowed(self, parameter: Parameter) -> list[Any]:
+        """Return the values known at the parameter's path; empty if it is unknown."""
+        path, trees = self._trees(parameter.name)
+        found = [_look_up(tree, path) for tree in trees]
+        return [value for value in found if value is not _MISSING]
+
+    def nearest(self, name: str) -> str | None:
+        """Return the existing parameter name that `name` was probably meant to be."""
+        path, trees = self._trees(name)
+        known = {leaf for tree in trees for leaf in _all_paths(tree)}
+        best = nearest_path(path, known)
+        return name.removesuffix(path) + best if best else None
+
+    def _trees(self, name: str) -> tuple[str, tuple[dotted.Tree, dotted.Tree]]:
+        path = name.removeprefix(CREATE_PREFIX)
+        if path == name:
+            return path, (self.config.main, self.defaults.main)
+        return path, (self.config.create, self.defaults.create)
+
+
+def check_space(space: SearchSpace, known: KnownPaths) -> list[Problem]:
+    """Return what is wrong with the space: unknown paths and values of a wrong type."""
+    problems = [problem for item in space.parameters for problem in _check(item, known)]
+    return problems or _check_drawn_functions(space, known)
+
+
+def _check(parameter: Parameter, known: KnownPaths) -> Iterator[Problem]:
+    if parameter.is_new:
+        return
+    allowed = known.allowed(parameter)
+    if not allowed:
+        nearest = known.nearest(parameter.name)
+        yield Problem(
+            parameter.name,
+            "no such path in the config or in DI-engine's defaults for it",
+            (f"did you mean {nearest!r}? " if nearest else "")
+            + f"To add a new key on purpose, write '+{parameter.name}'.",
+        )
+        return
+    for value in example_values(parameter.domain):
+        yield from _check_value(parameter, value, allowed, known)
+
+
+def _check_value(
+    parameter: Parameter, value: Any, allowed: list[Any], known: KnownPaths
+) -> Iterator[Problem]:
+    if isinstance(value, Mapping) and any(isinstance(item, Mapping) for item in allowed):
+        for key, item in value.items():
+            yield from _check(Parameter(f"{parameter.name}.{key}", item), known)
+    elif reason := contradiction(value, allowed):
+        yield Problem(parameter.name, reason, _type_hint(parameter.domain, allowed))
+
+
+def _check_drawn_functions(space: SearchSpace, known: KnownPaths) -> list[Problem]:
+    """Draw once, so that a `sample_from` that fails does so before the first trial."""
+    functions = [item for item in space.parameters if isinstance(item.domain, Function)]
+    if not functions:
+        return []
+    try:
+        _, drawn = next(iter(generate_variants(space.tune_space())))
+    except Exception as error:
+        cause = error.__context__ or error
+        # Tune's message holds the path of the one that failed.
+        names = [item.name for item in functions if repr((item.name,)) in str(error)]
+        return [
+            Problem(
+                ", ".join(names or [item.name for item in functions]),
+                f"sample_from fails: {type(cause).__name__}: {cause}",
+                "it is given the values drawn so far",
+            )
+        ]
+    return [
+        problem
+        for item in functions
+        if not item.is_new
+        for problem in _check_value(item, drawn[item.name], known.allowed(item), known)
+    ]
+
+
+def example_values(domain: Any) -> list[Any]:
+    """Return values that stand for all that a domain can yield, as to their type."""
+    if is_grid(domain):
+        return list(domain["grid_search"])
+    if isinstance(domain, Categorical):
+        return list(domain.categories)
+    if isinstance(domain, Float):
+        return [0.5]
+    if isinstance(domain, Integer):
+        return [1]
+    if isinstance(domain, Domain):
+        return []
+    return [domain]
+
+
+def contradiction(value: Any, allowed: list[Any]) -> str | None:
+    """Say why the type of `value` fits none of the values known, or return None."""
+    if value is None or any(_same_kind(value, item) for item in allowed):
+        return None
+    stated = next(item for item in allowed if item is not None)
+    return f"{_shown(value)} where the config has {_shown(stated)}"
+
+
+def _same_kind(value: Any, base: Any) -> bool:
+    if base is None:
+        return True
+    for kind in (bool, str, Mapping, (list, tuple)):
+        if isinstance(base, kind) or isinstance(value, kind):
+            return isinstance(base, kind) and isinstance(value, kind)
+    if isinstance(base, Integral):
+        return isinstance(value, Integral)
+    if isinstance(base, Real):
+        return isinstance(value, Real)
+    return True
+
+
+def _type_hint(domain: Any, allowed: list[Any]) -> str:
+    stated = next(item for item in allowed if item is not None)
+    if isinstance(domain, Float) and type(stated) is int:
+        return (
+            "tune.randint, qrandint and lograndint draw whole numbers; "
+            f"if a fraction is meant, write {float(stated)} in the config"
+        )
+    return ""
+
+
+def _shown(value: Any) -> str:
+    return f"the {type(value).__name__} {value!r}"
+
+
+def _look_up(tree: Any, path: str) -> Any:
+    """Follow `path`; a None on the way may become anything, so it allows what is below."""
+    node = tree
+    for part in path.split("."):
+        if node is None:
+            return None
+        try:
+            node = dotted.get(node, part)
+        except dotted.MissingPathError:
+            return _MISSING
+    return node
+
+
+def _all_paths(tree: dotted.Tree) -> Iterator[str]:
+    for path, _ in dotted.leaves(tree):
+        parts = path.split(".")
+        yield from (".".join(parts[: end + 1]) for end in range(len(parts)))

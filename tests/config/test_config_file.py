@@ -1,0 +1,232 @@
+"""Writing a config as a file that trains it."""
+
+from __future__ import annotations
+
+import ast
+import math
+import subprocess
+import sys
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ditk_ray.config.config_file import EntryCall, literal, render_config
+from ditk_ray.config.engine_config import EngineConfig, load_engine_config
+
+CALL = EntryCall("serial", {"seed": 0})
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+def written(folder: Path, config: EngineConfig, call: EntryCall = CALL) -> Path:
+    path = folder / "written_config.py"
+    path.write_text(render_config(config, call, "A trial"))
+    return path
+
+
+def round_trip(folder: Path, config: EngineConfig) -> EngineConfig:
+    return load_engine_config(written(folder, config))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        0,
+        -1.5e-12,
+        1e100,
+        True,
+        None,
+        'it\'s "quoted"\n and {braced}',
+        b"bytes",
+        [],
+        {},
+        (),
+        (1,),
+        [1, (2, [3, ()])],
+        {"a": {"b": {}}, "a key": 1},
+        math.inf,
+        -math.inf,
+        ["a long string " * 5, ("another " * 9, {"key": "value " * 20})],
+        {f"key_{i}": {"nested": list(range(30))} for i in range(5)},
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_written_config_loads_as_the_same_values(tmp_path, value):
+    config = EngineConfig({"policy": {"value": value}}, {"env": {"value": value}})
+
+    again = round_trip(tmp_path, config)
+
+    assert again.main == config.main
+    assert again.create == config.create
+
+
+def test_a_tuple_comes_back_as_a_tuple_and_a_list_as_a_list(tmp_path):
+    again = round_trip(tmp_path, EngineConfig({"t": (1, [2, (3,)])}, {}))
+
+    assert repr(again.main["t"]) == "(1, [2, (3,)])"
+
+
+def test_nan_comes_back_as_nan(tmp_path):
+    assert math.isnan(round_trip(tmp_path, EngineConfig({"x": math.nan}, {})).main["x"])
+
+
+@pytest.mark.parametrize(
+    ("drawn", "plain"),
+    [
+        (np.float64(0.25), 0.25),
+        (np.float32(0.5), 0.5),
+        (np.int64(3), 3),
+        (np.bool_(True), True),
+        (np.str_("relu"), "relu"),
+        (np.float64("inf"), math.inf),
+        (Level.LOW, 1),
+    ],
+)
+def test_a_number_that_is_not_pythons_own_is_written_as_pythons(tmp_path, drawn, plain):
+    again = round_trip(tmp_path, EngineConfig({"x": [drawn]}, {})).main["x"][0]
+
+    assert again == plain
+    assert type(again) is type(plain)
+
+
+def test_a_real_config_survives_the_round_trip(tmp_path):
+    config = load_engine_config("dizoo.classic_control.cartpole.config.cartpole_dqn_config")
+    changed = config.overlaid({"policy.learn.learning_rate": 0.1234})
+
+    again = round_trip(tmp_path, changed)
+
+    assert (again.main, again.create) == (changed.main, changed.create)
+
+
+def test_long_values_are_broken_into_lines_that_fit():
+    text = literal({"policy": {f"name_{i}": ["a word"] * 12 for i in range(4)}})
+
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert ast.literal_eval(text) == {"policy": {f"name_{i}": ["a word"] * 12 for i in range(4)}}
+
+
+def source_file(folder: Path) -> Path:
+    path = folder / "source_config.py"
+    path.write_text(
+        "from os.path import join\n\n"
+        "def shape_reward(reward):\n"
+        "    return reward * 2\n\n"
+        "main_config = dict(\n"
+        "    reward=shape_reward, join=join, hooks=[shape_reward], lr=0.1, policy=dict(nstep=1)\n"
+        ")\n"
+        "create_config = dict(policy=dict(type='dqn'))\n"
+    )
+    return path
+
+
+def test_a_function_of_the_config_is_written_by_reference_to_its_source_file(tmp_path):
+    config = load_engine_config(source_file(tmp_path))
+
+    again = round_trip(tmp_path, config)
+
+    assert again.main["reward"](21) == 42
+    assert again.main["hooks"][0](21) == 42
+    assert again.main["lr"] == 0.1
+
+
+def test_an_imported_function_is_written_by_reference_to_the_source_file(tmp_path):
+    path = tmp_path / "source_config.py"
+    path.write_text(
+        "from os.path import join\nmain_config = dict(join=join, lr=1.0)\ncreate_config = {}\n"
+    )
+
+    again = round_trip(tmp_path, load_engine_config(path).overlaid({"lr": 0.5}))
+
+    assert again.main["join"]("a", "b") == "a/b"
+    assert again.main["lr"] == 0.5
+
+
+def test_values_that_differ_from_the_source_file_are_written_beside_the_reference(tmp_path):
+    config = load_engine_config(source_file(tmp_path))
+    changed = config.overlaid({"lr": 0.5, "policy.nstep": 3}, {"policy.type": "rainbow"})
+
+    again = round_trip(tmp_path, changed)
+
+    assert again.main["reward"](1) == 2
+    assert (again.main["lr"], again.main["policy"]) == (0.5, {"nstep": 3})
+    assert again.create == {"policy": {"type": "rainbow"}}
+
+
+def test_new_keys_are_written_beside_the_reference_with_the_dicts_they_need(tmp_path):
+    path = tmp_path / "source_config.py"
+    path.write_text("from os.path import join\nmain_config = dict(f=join)\ncreate_config = {}\n")
+    config = load_engine_config(path).overlaid({"policy.learn.lr": 0.5})
+
+    assert round_trip(tmp_path, config).main["policy"] == {"learn": {"lr": 0.5}}
+
+
+def test_a_function_without_a_source_file_cannot_be_written():
+    with pytest.raises(ValueError, match="no source file"):
+        render_config(EngineConfig({"f": print}, {}), CALL, "A trial")
+
+
+@pytest.mark.parametrize(
+    ("entry", "function"),
+    [
+        ("serial", "serial_pipeline"),
+        ("serial_onpolicy", "serial_pipeline_onpolicy"),
+        ("serial_pipeline_offline", "serial_pipeline_offline"),
+        ("serial_trex", "serial_pipeline_preference_based_irl"),
+    ],
+)
+def test_the_main_block_calls_the_entry_with_its_arguments(tmp_path, entry, function):
+    call = EntryCall(entry, {"seed": 3, "max_env_step": 100, "limit": math.inf})
+    block = main_block(written(tmp_path, EngineConfig({}, {}), call))
+
+    assert ast.unparse(block.body[0]) == f"from ding.entry import {function}"
+    assert ast.unparse(block.body[1]) == (
+        f"{function}((main_config, create_config), seed=3, max_env_step=100, limit=float('inf'))"
+    )
+
+
+def main_block(path: Path) -> ast.If:
+    block = ast.parse(path.read_text()).body[-1]
+    assert isinstance(block, ast.If)
+    assert ast.unparse(block.test) == "__name__ == '__main__'"
+    return block
+
+
+def test_a_written_file_runs_the_users_own_function(tmp_path):
+    home = tmp_path / "my_job.py"
+    home.write_text(
+        "def train(cfg, seed):\n    print(cfg[0].policy.nstep, cfg[1]['env'], seed, end='')\n"
+    )
+    train = namespace_of(home)["train"]
+    config = EngineConfig({"policy": {"nstep": 3}}, {"env": "cartpole"})
+    path = written(tmp_path, config, EntryCall(train, {"seed": 7}, str(home)))
+
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "3 cartpole 7"
+
+
+def namespace_of(path: Path) -> dict[str, Any]:
+    namespace: dict[str, Any] = {}
+    exec(path.read_text(), namespace)
+    return namespace
+
+
+def test_a_function_from_a_package_is_imported_from_there(tmp_path):
+    block = main_block(written(tmp_path, EngineConfig({}, {}), EntryCall(ast.literal_eval)))
+
+    assert ast.unparse(block.body[0]) == "from ast import literal_eval"
+
+
+def test_loading_a_written_file_trains_nothing(tmp_path):
+    home = tmp_path / "my_job.py"
+    home.write_text("def train(cfg):\n    raise RuntimeError('it trains')\n")
+    call = EntryCall(namespace_of(home)["train"], {}, str(home))
+
+    path = written(tmp_path, EngineConfig({"a": 1}, {}), call)
+
+    assert load_engine_config(path).main == {"a": 1}
