@@ -1,0 +1,158 @@
+"""Asking DI-engine, before a sweep starts, what a config and an entry may hold.
+
+DI-engine is not imported into the driver: the question is put to a fork of the
+node's warm server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from easydict import EasyDict
+
+from ditk_ray.config import dotted
+from ditk_ray.config.config_file import EntryCall
+from ditk_ray.config.engine_config import EngineConfig
+from ditk_ray.config.nearest import did_you_mean
+from ditk_ray.errors import Problem
+from ditk_ray.trial.channel import Channel
+from ditk_ray.trial.training import fitting_arguments, resolve_entry
+from ditk_ray.trial.warm_node import WarmNode
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What DI-engine says of a config: all its paths, and what is wrong at once."""
+
+    defaults: EngineConfig
+    problems: tuple[Problem, ...]
+
+
+def inspect_experiment(
+    node: WarmNode, config: EngineConfig, call: EntryCall, python_path: tuple[str, ...] = ()
+) -> Inspection:
+    """Compile the config as DI-engine would, without training anything."""
+    process = node.run(partial(_answer, config, call), python_path)
+    try:
+        answer = process.receive()
+    finally:
+        process.stop()
+    if answer is None:
+        what = f"DI-engine ended with code {process.exit_code} when compiling it"
+        return Inspection(config, (Problem("config", what),))
+    return Inspection(
+        EngineConfig(answer["main"], answer["create"]),
+        tuple(Problem(**fields) for fields in answer["problems"]),
+    )
+
+
+def _answer(config: EngineConfig, call: EntryCall, channel: Channel) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    problems = _check_call(call)
+    main: dotted.Tree = {}
+    try:
+        main = _compiled(config)
+    except Exception as error:
+        # A function of the user's may build what it trains in its own way.
+        if isinstance(call.entry, str):
+            what = f"DI-engine cannot compile it: {type(error).__name__}: {error}"
+            problems.append(Problem("config", what))
+    channel.send(
+        "inspection",
+        main=_jsonable(main),
+        create=_jsonable(dotted.merged(_CREATE_KEYS, config.create)),
+        problems=[vars(problem) for problem in problems],
+    )
+
+
+_CREATE_KEYS = {
+    key: {"type": None, "import_names": None}
+    for key in ("env", "env_manager", "policy", "collector", "evaluator", "replay_buffer")
+}
+
+
+def _compiled(config: EngineConfig) -> dotted.Tree:
+    from ding.config import compile_config
+    from ding.utils import POLICY_REGISTRY
+
+    main, create = EasyDict(config.main), EasyDict(config.create)
+    for module in create.policy.get("import_names", []):
+        __import__(module)
+    if f"{create.policy.type}_command" in POLICY_REGISTRY:
+        create.policy.type += "_command"
+    compiled = compile_config(main, auto=True, create_cfg=create, save_cfg=False, seed=0)
+    tree: dotted.Tree = dotted.plain(compiled)
+    tree.setdefault("seed", 0)
+    tree["policy"]["model"] = dotted.merged(_model_arguments(compiled), tree["policy"]["model"])
+    tree["policy"].setdefault("load_path", None)
+    return tree
+
+
+def _model_arguments(compiled: Any) -> dotted.Tree:
+    """Return the keyword arguments of the policy's default model, with their defaults."""
+    from ding.utils import MODEL_REGISTRY, POLICY_REGISTRY
+
+    # A policy without a default model, or one that wants more of itself to name
+    # it, only means that fewer names are known.
+    with contextlib.suppress(Exception):
+        policy = POLICY_REGISTRY.get(compiled.policy.type)
+        name, modules = policy.default_model(SimpleNamespace(_cfg=compiled.policy))
+        for module in modules:
+            __import__(module)
+        parameters = inspect.signature(MODEL_REGISTRY.get(name)).parameters.values()
+        return {
+            item.name: None if item.default is item.empty else item.default
+            for item in parameters
+            if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
+        }
+    return {}
+
+
+def _check_call(call: EntryCall) -> list[Problem]:
+    function = resolve_entry(call.entry)
+    name = call.entry if isinstance(call.entry, str) else call.entry.__name__
+    taken, refused = fitting_arguments(function, call.arguments)
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        return [Problem("entry", f"{name} takes no argument; it has to take the config")]
+    known = [item.name for item in parameters[1:]]
+    problems = [
+        Problem(
+            f"entry_args.{item}" if item not in _LIMITS else item,
+            f"entry {name!r} takes no such argument",
+            did_you_mean(item, known),
+        )
+        for item in refused
+        if item != "seed"
+    ]
+    return problems + [
+        Problem("entry_args", f"entry {name!r} needs {item.name!r}", _NEEDED.get(item.name, ""))
+        for item in parameters[1:]
+        if item.default is item.empty
+        and item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
+        and item.name not in taken
+    ]
+
+
+_LIMITS = ("max_env_step", "max_train_iter")
+_NEEDED: Mapping[str, str] = {
+    "expert_cfg": "the config of the expert: (main_config, create_config)",
+    "data_path": "the path of the collected data",
+}
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return None

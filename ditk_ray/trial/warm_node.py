@@ -1,0 +1,197 @@
+"""Using a node's fork server: start it if need be, and run jobs in forks of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import Any
+
+import ditk_ray
+from ditk_ray.errors import EngineMissingError
+from ditk_ray.trial.channel import STOP, Channel, Message, decode
+from ditk_ray.trial.fork_server import ANCHOR, LOCK_NAME, PRELOAD, locked
+from ditk_ray.trial.shipping import Shipped
+
+START_SECONDS = 120.0
+_LOG_TAIL = 12
+_SERVER = (sys.executable, "-W", "ignore", "-m", "ditk_ray.trial.fork_server")
+
+
+class WarmNode:
+    """The fork server of this node for one sweep, shared by all of its actors.
+
+    `key` names the sweep: whoever joins with the same key on the same node gets
+    the same server, and the first one starts it. The server lives while anybody
+    has joined and a few seconds more. As a context it is joined in the
+    background, since starting takes seconds, and left in the end.
+    """
+
+    def __init__(self, key: str | None = None) -> None:
+        self.key = key or uuid.uuid4().hex[:12]
+        self._folder = Path(tempfile.gettempdir()) / f"ditk_ray-{os.getuid()}" / self.key
+        self._anchor: Connection | None = None
+        self._joining = threading.Lock()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
+
+    def __enter__(self) -> WarmNode:
+        def join_quietly() -> None:
+            with contextlib.suppress(EngineMissingError):  # the next to join will see it
+                self.join()
+
+        threading.Thread(target=join_quietly, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the server at once, if it was started here; what it forked goes on."""
+        self._is_closed = True
+        self.leave()
+        if self._server is not None:
+            self._server.terminate()
+            self._server.wait()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def join(self) -> None:
+        """Make sure that the server runs, and keep it running until `leave`."""
+        with self._joining:
+            if self._anchor is None:
+                self._anchor = self._connect(ANCHOR)
+
+    def preload(self, modules: Iterable[str]) -> None:
+        """Have all later jobs begin with these modules imported, where they can be."""
+        self._connect(PRELOAD + " ".join(modules).encode()).close()
+
+    def leave(self) -> None:
+        """Let go of the server."""
+        if self._anchor is not None:
+            self._anchor.close()
+            self._anchor = None
+
+    def run(self, job: Callable[[Channel], Any], python_path: Sequence[str] = ()) -> NodeProcess:
+        """Run `job` in a fork of the server and return a handle to it.
+
+        `python_path` are the folders that the job's own modules are in.
+        """
+        self.join()
+        return NodeProcess(self._connect(pickle.dumps(Shipped.pack(job, python_path))))
+
+    def _connect(self, first: bytes) -> Connection:
+        for _ in range(0 if self._is_closed else 3):
+            self._ensure_running()
+            # It may have left, or been killed, in between.
+            with contextlib.suppress(OSError):
+                connection = _open(self._socket)
+                connection.send_bytes(first)
+                return connection
+        raise EngineMissingError(f"the fork server in {self._folder} does not stay up")
+
+    @property
+    def _socket(self) -> Path:
+        return self._folder / "socket"
+
+    def _ensure_running(self) -> None:
+        self._folder.parent.mkdir(mode=0o700, exist_ok=True)
+        with locked(self._folder.parent / LOCK_NAME):
+            with contextlib.suppress(OSError):
+                _open(self._socket).close()
+                return
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._socket.unlink(missing_ok=True)
+            Path(f"{self._socket}.new").unlink(missing_ok=True)
+            self._start()
+
+    def _start(self) -> None:
+        log = self._folder / "server.log"
+        with log.open("wb") as output:
+            self._server = server = subprocess.Popen(
+                [*_SERVER, str(self._socket)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._folder,
+                env=_server_environment(),
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not self._socket.exists():
+            if server.poll() is not None:
+                raise EngineMissingError(_why_not(log))
+            if time.monotonic() > deadline:
+                server.kill()
+                raise EngineMissingError(f"importing DI-engine took over {START_SECONDS:.0f} s")
+            time.sleep(0.02)
+
+
+class NodeProcess:
+    """A running job: its messages, and the means to end it with all below it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.exit_code: int | None = None
+        self._stopped = False
+
+    def receive(self) -> Message | None:
+        """Return the next message, waiting for it; None once the job has ended.
+
+        A negative `exit_code` is the signal that ended the job.
+        """
+        while self.exit_code is None:
+            try:
+                message = decode(self.connection.recv_bytes())
+            except (EOFError, OSError):
+                self.exit_code = -9  # the keeper itself was killed
+                break
+            if message["kind"] != "exit":
+                return message
+            self.exit_code = int(message["code"])
+        return None
+
+    def stop(self) -> None:
+        """End the job and wait until nothing of it is left."""
+        if self.exit_code is None and not self._stopped:
+            self._stopped = True
+            with contextlib.suppress(OSError):
+                self.connection.send_bytes(STOP)
+        while self.receive() is not None:
+            pass
+        self.connection.close()
+
+
+def _open(path: Path) -> Connection:
+    return Client(str(path), family="AF_UNIX")
+
+
+def _server_environment() -> dict[str, str]:
+    """One numeric thread, no CUDA before the fork, and this package importable."""
+    environment = dict(os.environ)
+    for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR"):
+        environment[f"{name}_NUM_THREADS"] = "1"
+    # A process that has initialised CUDA cannot be forked: ask the driver
+    # library whether there is a GPU, not the CUDA runtime.
+    environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
+    root = str(Path(ditk_ray.__file__).resolve().parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [root, *filter(None, [environment.get("PYTHONPATH")])]
+    )
+    return environment
+
+
+def _why_not(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    tail = "\n".join(f"    {line}" for line in lines[-_LOG_TAIL:])
+    return (
+        f"DI-engine cannot be imported by {sys.executable}:\n{tail}\n"
+        "`make setup` makes an environment in which it works"
+    )
