@@ -1,0 +1,1 @@
+"""What drives a sweep besides Ray Tune's defaults."""

@@ -1,0 +1,1 @@
+"""Remembering a sweep: its record on disk, and MLflow."""

@@ -1,0 +1,186 @@
+"""Following a sweep: Tune's events become a `SweepRecord`, on disk and for listeners."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import cloudpickle
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+from ray.tune.result import AUTO_RESULT_KEYS, TRAINING_ITERATION
+
+from ditk_ray.config.space import SearchSpace
+from ditk_ray.tracking.record import (
+    SweepRecord,
+    SweepStatus,
+    TrialRecord,
+    TrialState,
+    write_record,
+)
+from ditk_ray.trial.serial_run import ENDED
+
+REFRESH_SECONDS = 1.0
+"""How old `sweep.json` may be."""
+
+_TUNE_KEYS = {*AUTO_RESULT_KEYS, "config", "done", "experiment_tag", "timestamp", ENDED, "result"}
+_LIVE_STATES = {
+    Trial.PENDING: TrialState.PENDING,
+    Trial.RUNNING: TrialState.RUNNING,
+    Trial.PAUSED: TrialState.PAUSED,
+}
+_END_STATES = {
+    "training": TrialState.SUCCEEDED,
+    "nan": TrialState.PRUNED,
+}
+
+
+class SweepListener(Protocol):
+    """Whoever wants to know how a sweep goes. Called on Tune's event loop: be quick."""
+
+    def started(self, record: SweepRecord) -> None:
+        """Know that the sweep has begun."""
+
+    def reported(self, record: SweepRecord, trial: TrialRecord) -> None:
+        """Know of a trial's newest metrics."""
+
+    def changed(self, record: SweepRecord, trial: TrialRecord) -> None:
+        """Know of a trial's new state."""
+
+    def refreshed(self, record: SweepRecord) -> None:
+        """Be called now and then, whatever happens."""
+
+    def ended(self, record: SweepRecord) -> None:
+        """Know that the sweep is over."""
+
+
+class SweepObserver(Callback):
+    """Keeps the record of a sweep current, and `sweep.json` with it."""
+
+    def __init__(
+        self,
+        record: SweepRecord,
+        folder: Path,
+        space: SearchSpace,
+        listeners: Sequence[SweepListener] = (),
+        check: Callable[[dict[str, Any]], None] = lambda result: None,
+    ) -> None:
+        self.record = record
+        self._folder = folder
+        self._space = space
+        self._listeners = listeners
+        self._check = check
+        self._last_trials: Sequence[Trial] = ()
+        self._next_refresh = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to this process: Tune saves its callbacks with its state."""
+        return {**vars(self), "_listeners": (), "_check": None, "_last_trials": ()}
+
+    def begin(self) -> None:
+        """Write the first record and tell the listeners."""
+        self.record.started = _now()
+        write_record(self.record, self._folder)
+        for listener in self._listeners:
+            listener.started(self.record)
+
+    def end(self, status: SweepStatus) -> None:
+        """Write the last record: what did not end is where a later run would go on."""
+        self._sync()
+        for trial in self.record.trials.values():
+            if trial.state is TrialState.RUNNING:
+                trial.state = TrialState.PAUSED
+        self.record.status = status
+        self.record.ended = _now()
+        write_record(self.record, self._folder)
+        for listener in self._listeners:
+            listener.ended(self.record)
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Refresh the record about once a second."""
+        self._last_trials = trials
+        begun = time.monotonic()
+        if begun < self._next_refresh:
+            return
+        self._sync()
+        write_record(self.record, self._folder)
+        for listener in self._listeners:
+            listener.refreshed(self.record)
+        # With thousands of trials the file is large: never spend over a
+        # twentieth of the event loop's time on it.
+        spent = time.monotonic() - begun
+        self._next_refresh = time.monotonic() + max(REFRESH_SECONDS, 20 * spent)
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **i: Any) -> None:
+        """Note that a trial runs."""
+        self._set_state(self._record_of(trial), TrialState.RUNNING)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **i: Any
+    ) -> None:
+        """Take a trial's metrics."""
+        self._check(result)
+        record = self._record_of(trial)
+        self.record.add_report(record, own_metrics(result))
+        record.result = result.get("result", record.result)
+        for listener in self._listeners:
+            listener.reported(self.record, record)
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **i: Any
+    ) -> None:
+        """Note how a trial ended that did not fail."""
+        ended = (trial.last_result or {}).get(ENDED)
+        state = _END_STATES.get(str(ended), TrialState.STOPPED)
+        self._set_state(self._record_of(trial), state)
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **i: Any) -> None:
+        """Note why a trial failed."""
+        record = self._record_of(trial)
+        record.error = _error_of(trial)
+        self._set_state(record, TrialState.FAILED)
+
+    def _record_of(self, trial: Trial) -> TrialRecord:
+        name = str(trial)
+        if name not in self.record.trials:
+            self.record.trials[name] = TrialRecord(
+                name, self._space.active(trial.config), dir=str(self._folder / name)
+            )
+        return self.record.trials[name]
+
+    def _set_state(self, record: TrialRecord, state: TrialState) -> None:
+        if record.state is state:
+            return
+        record.state = state
+        for listener in self._listeners:
+            listener.changed(self.record, record)
+
+    def _sync(self) -> None:
+        """Learn of trials that are new, paused or waiting: Tune announces none of it."""
+        for trial in self._last_trials:
+            record = self._record_of(trial)
+            if not record.state.is_final and trial.status in _LIVE_STATES:
+                self._set_state(record, _LIVE_STATES[trial.status])
+
+
+def own_metrics(result: dict[str, Any]) -> dict[str, Any]:
+    """Return what a trial itself reported, without what Tune adds to each result."""
+    kept = {key: value for key, value in result.items() if key not in _TUNE_KEYS}
+    return kept | {TRAINING_ITERATION: result.get(TRAINING_ITERATION)}
+
+
+def _error_of(trial: Trial) -> str:
+    # Tune has written it beside its own state on this host, and not yet elsewhere.
+    file = trial.pickled_error_file
+    error = cloudpickle.loads(Path(file).read_bytes()) if file else None
+    cause = getattr(error, "cause", None) or error
+    text = str(cause).strip() if cause is not None else "unknown error"
+    # A lost actor explains itself over many lines; its first says it.
+    return text.splitlines()[0] if text else type(cause).__name__
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

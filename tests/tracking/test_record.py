@@ -1,0 +1,237 @@
+"""The record of a sweep, and the file it is kept in."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ditk_ray.tracking.record import (
+    RECORD_FILE,
+    SweepRecord,
+    SweepStatus,
+    TrialRecord,
+    TrialState,
+    write_record,
+    write_whole,
+)
+
+
+def sweep(mode: str = "max", **reports: list[Any]) -> SweepRecord:
+    """Return a sweep with a trial for each name, and its reports as (value, env_step)."""
+    record = SweepRecord("my_sweep", "eval_value", mode)
+    for name, pairs in reports.items():
+        trial = record.trials[name] = TrialRecord(name, {"lr": 0.1})
+        for value, step in pairs:
+            record.add_report(trial, {"eval_value": value, "env_step": step})
+    return record
+
+
+def written(record: SweepRecord, folder: Path) -> dict[str, Any]:
+    write_record(record, folder)
+    return json.loads((folder / RECORD_FILE).read_text(), parse_constant=not_json)
+
+
+def not_json(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+@pytest.mark.parametrize(("mode", "best"), [("max", "b"), ("min", "c")])
+def test_the_best_trial_is_chosen_by_the_mode(mode, best):
+    record = sweep(mode, a=[(5, 1)], b=[(9, 1)], c=[(1, 1)])
+
+    assert record.best().id == best
+
+
+def test_a_trial_counts_by_its_best_evaluation_not_its_last():
+    record = sweep(a=[(5, 1), (100, 2), (3, 3)], b=[(50, 1)])
+    trial = record.trials["a"]
+
+    assert record.best() is trial
+    assert record.score(trial) == 100
+    assert trial.best_metrics == {"eval_value": 100, "env_step": 2}
+    assert trial.metrics == {"eval_value": 3, "env_step": 3}
+    assert trial.reports == 3
+
+
+def test_of_equal_trials_the_one_with_fewest_steps_is_best():
+    assert sweep(a=[(200, 3000)], b=[(200, 1000)], c=[(200, 2000)]).best().id == "b"
+
+
+def test_of_equal_evaluations_the_first_is_kept():
+    record = sweep(a=[(200, 100), (200, 300)])
+
+    assert record.trials["a"].best_metrics["env_step"] == 100
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, "high"])
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_a_value_that_is_no_number_is_never_best(value, mode):
+    record = sweep(mode, a=[(value, 1), (-5, 2), (value, 3)], b=[(value, 1)])
+
+    assert record.best().id == "a"
+    assert record.score(record.trials["a"]) == -5
+    assert record.score(record.trials["b"]) is None
+
+
+def test_a_sweep_without_a_score_has_no_best_trial():
+    assert SweepRecord("s", "eval_value", "max").best() is None
+    assert sweep(a=[(math.nan, 1)], b=[]).best() is None
+
+
+def test_trials_without_a_step_can_be_compared():
+    record = sweep(a=[(5, None)], b=[(5, 10)])
+
+    assert record.best() is not None
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
+def test_a_score_may_be_a_number_of_numpy(kind):
+    record = sweep(a=[(kind(5), 1)], b=[(kind(7), 1)])
+
+    assert record.best().id == "b"
+
+
+def test_trials_are_counted_by_state():
+    record = sweep(a=[], b=[], c=[])
+    record.trials["a"].state = TrialState.FAILED
+    record.trials["b"].state = record.trials["c"].state = TrialState.SUCCEEDED
+
+    assert record.counts() == {TrialState.SUCCEEDED: 2, TrialState.FAILED: 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "final"),
+    [
+        (TrialState.PENDING, False),
+        (TrialState.RUNNING, False),
+        (TrialState.PAUSED, False),
+        (TrialState.SUCCEEDED, True),
+        (TrialState.STOPPED, True),
+        (TrialState.PRUNED, True),
+        (TrialState.FAILED, True),
+    ],
+)
+def test_a_final_state_is_one_that_nothing_follows(state, final):
+    assert state.is_final is final
+
+
+def test_the_file_holds_what_other_tools_read(tmp_path):
+    record = sweep(a=[(5, 10)], b=[(9, 20), (7, 30)])
+    record.status, record.started, record.ended = SweepStatus.FINISHED, "2024-01-01", "2024-01-02"
+    record.trials["a"].state = TrialState.FAILED
+    record.trials["a"].error = "it broke"
+    record.trials["b"].state = TrialState.SUCCEEDED
+
+    held = written(record, tmp_path)
+
+    trials = held.pop("trials")
+    best = held.pop("best")
+    assert held == {
+        "version": 1,
+        "name": "my_sweep",
+        "status": "finished",
+        "metric": "eval_value",
+        "mode": "max",
+        "started": "2024-01-01",
+        "ended": "2024-01-02",
+        "counts": {"failed": 1, "succeeded": 1},
+    }
+    assert [trial["id"] for trial in trials] == ["a", "b"]
+    assert trials[0]["error"] == "it broke"
+    assert trials[1] == {
+        "id": "b",
+        "params": {"lr": 0.1},
+        "state": "succeeded",
+        "metrics": {"eval_value": 7, "env_step": 30},
+        "best_metrics": {"eval_value": 9, "env_step": 20},
+        "dir": "",
+        "error": None,
+        "result": None,
+        "reports": 2,
+    }
+    assert best == {**trials[1], "score": 9}
+
+
+def test_a_sweep_without_trials_is_written_too(tmp_path):
+    held = written(SweepRecord("s", "eval_value", "max"), tmp_path)
+
+    assert (held["trials"], held["best"], held["counts"]) == ([], None, {})
+
+
+def test_nan_and_infinity_are_written_as_null(tmp_path):
+    record = sweep(a=[(math.nan, 1)])
+    record.trials["a"].params = {"deep": [{"x": math.inf}, (-math.inf, np.float64("nan"))]}
+
+    (trial,) = written(record, tmp_path)["trials"]
+
+    assert trial["metrics"]["eval_value"] is None
+    assert trial["params"] == {"deep": [{"x": None}, [None, None]]}
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        (np.int64(64), 64),
+        (np.float32(0.5), 0.5),
+        (np.bool_(True), True),
+        (np.array([1, 2]), [1, 2]),
+        (np.float32("nan"), None),
+        (Path("a/b"), "a/b"),
+        ((1, 2), [1, 2]),
+    ],
+)
+def test_a_parameter_of_any_kind_can_be_written(tmp_path, value, held):
+    record = sweep(a=[])
+    record.trials["a"].params = {"x": value}
+
+    assert written(record, tmp_path)["trials"][0]["params"] == {"x": held}
+
+
+def test_bytes_are_written_as_text(tmp_path):
+    record = sweep(a=[])
+    record.trials["a"].result = b"abc"
+
+    assert isinstance(written(record, tmp_path)["trials"][0]["result"], str)
+
+
+class Unwritable:
+    def __str__(self) -> str:
+        raise RuntimeError("cannot be written")
+
+
+def test_the_old_file_stays_whole_if_the_new_one_cannot_be_written(tmp_path):
+    record = sweep(a=[(1, 1)])
+    write_record(record, tmp_path)
+    before = (tmp_path / RECORD_FILE).read_text()
+    record.trials["a"].params = {"x": Unwritable()}
+
+    with pytest.raises(RuntimeError):
+        write_record(record, tmp_path)
+
+    assert (tmp_path / RECORD_FILE).read_text() == before
+    assert [path.name for path in tmp_path.iterdir()] == [RECORD_FILE]
+
+
+def test_a_reader_that_has_the_file_open_keeps_the_old_text(tmp_path):
+    path = tmp_path / "file"
+    write_whole(path, "old " * 1000)
+
+    with path.open() as reader:
+        start = reader.read(4)
+        write_whole(path, "new " * 1000)
+        assert start + reader.read() == "old " * 1000
+
+    assert path.read_text() == "new " * 1000
+    assert [item.name for item in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_that_was_left_half_written_is_replaced(tmp_path):
+    (tmp_path / f".{RECORD_FILE}.new").write_text('{"half": ')
+
+    assert written(sweep(a=[(1, 1)]), tmp_path)["best"]["id"] == "a"
+    assert [path.name for path in tmp_path.iterdir()] == [RECORD_FILE]
