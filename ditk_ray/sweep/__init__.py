@@ -1,0 +1,1 @@
+"""Putting a sweep together from a `JobSpec` and options, and running it."""

@@ -1,0 +1,232 @@
+"""Running a prepared sweep with Ray Tune, to its end or to Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.air._internal import usage
+from ray.tune.experiment import Trial
+from ray.tune.search import BasicVariantGenerator
+from ray.tune.stopper import CombinedStopper, Stopper
+
+from ditk_ray.config.config_file import render_config
+from ditk_ray.errors import DitkRayError, MetricMissingError
+from ditk_ray.search.stoppers import build_stopper
+from ditk_ray.sweep.nodes import cluster_nodes, count_slots
+from ditk_ray.sweep.ray_session import local_ray
+from ditk_ray.sweep.setup import PreparedSweep, make_folder
+from ditk_ray.tracking.observer import SweepListener, SweepObserver, own_metrics
+from ditk_ray.tracking.record import SweepRecord, SweepStatus, TrialState, write_whole
+from ditk_ray.trial.serial_run import ENDED
+from ditk_ray.trial.shipping import Shipped
+from ditk_ray.trial.spec import TrialPlan
+from ditk_ray.trial.trainable import TrialTrainable
+
+BEST_CONFIG_FILE = "best_config.py"
+TUNE_FOLDER = "tune"
+"""Where Ray Tune keeps its own state, inside the sweep's folder."""
+
+
+@dataclass(frozen=True)
+class SweepOutcome:
+    """How a sweep ended."""
+
+    record: SweepRecord
+    folder: Path
+    seconds: float
+    """How long Ray Tune ran, from its start to its end."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it finished and at least one trial got a score without failing."""
+        good = (TrialState.SUCCEEDED, TrialState.STOPPED)
+        return self.record.status is SweepStatus.FINISHED and any(
+            trial.state in good and self.record.score(trial) is not None
+            for trial in self.record.trials.values()
+        )
+
+    @property
+    def best_config(self) -> Path | None:
+        """The runnable config of the best trial."""
+        path = self.folder / BEST_CONFIG_FILE
+        return path if path.is_file() else None
+
+
+def run_sweep(
+    sweep: PreparedSweep, listeners: Sequence[SweepListener] = (), reporter: Any = None
+) -> SweepOutcome:
+    """Run all trials and return how it went; Ctrl-C ends it early and cleanly.
+
+    `reporter` is a Ray Tune `ProgressReporter` to use besides the listeners.
+    Raises `MetricMissingError` if the metric is not among those reported.
+    """
+    with contextlib.ExitStack() as stack:
+        if sweep.options.run_mode == "local":
+            stack.enter_context(local_ray())
+            count_slots(sweep.resources, cluster_nodes())
+        make_folder(sweep)
+        stack.enter_context(_terminated_like_interrupted())
+        return _fit(sweep, listeners, reporter)
+
+
+def _fit(sweep: PreparedSweep, listeners: Sequence[SweepListener], reporter: Any) -> SweepOutcome:
+    job = sweep.job
+    record = SweepRecord(sweep.name, job.metric, job.mode)
+    brake = _Brake(job.metric, late=callable(job.entry))
+    observer = SweepObserver(record, sweep.folder, job.space, listeners, brake.check)
+    plan = sweep.trial_plan()
+    _skip_callback_census()
+    observer.begin()
+    status = SweepStatus.FAILED
+    tuner = build_tuner(sweep, plan, observer, brake, reporter)
+    begun = time.monotonic()
+    try:
+        tuner.fit()
+        status = _status(record, brake)
+    except KeyboardInterrupt:
+        status = SweepStatus.INTERRUPTED
+    finally:
+        seconds = time.monotonic() - begun
+        observer.end(status)
+    if brake.error is not None:
+        raise brake.error
+    _write_best(record, plan)
+    return SweepOutcome(record, sweep.folder, seconds)
+
+
+def build_tuner(
+    sweep: PreparedSweep,
+    plan: TrialPlan,
+    observer: SweepObserver,
+    brake: Stopper,
+    reporter: Any = None,
+) -> tune.Tuner:
+    """Put Ray Tune together."""
+    job = sweep.job
+    trainable = tune.with_resources(
+        tune.with_parameters(TrialTrainable, plan=Shipped.pack(plan, plan.python_path)),
+        sweep.resources.for_ray(),
+    )
+    stoppers = [item for item in (brake, build_stopper(job.stopper)) if item is not None]
+    search = job.searcher or BasicVariantGenerator(
+        random_state=sweep.options.seed, max_concurrent=sweep.concurrency
+    )
+    return tune.Tuner(
+        trainable,
+        param_space=job.space.tune_space(),
+        tune_config=tune.TuneConfig(
+            metric=job.metric,
+            mode=job.mode,
+            search_alg=search,
+            scheduler=job.scheduler,
+            num_samples=job.num_samples,
+            max_concurrent_trials=sweep.concurrency if job.searcher else None,
+            time_budget_s=job.max_time,
+            reuse_actors=True,
+            trial_name_creator=trial_name,
+            trial_dirname_creator=trial_name,
+        ),
+        run_config=tune.RunConfig(
+            name=TUNE_FOLDER,
+            storage_path=str(sweep.folder),
+            stop=CombinedStopper(*stoppers),
+            callbacks=[observer],
+            checkpoint_config=_checkpointing(job.checkpoints),
+            progress_reporter=reporter,
+            verbose=0 if reporter is None else 1,
+        ),
+    )
+
+
+class _Brake(Stopper):
+    """Stops the whole sweep when its first result shows that it is in vain."""
+
+    def __init__(self, metric: str, late: bool) -> None:
+        self._metric = metric
+        self._late = late
+        self._is_checked = False
+        self.error: DitkRayError | None = None
+
+    def check(self, result: dict[str, Any]) -> None:
+        """Look for the metric in a result; a user's own function may return it last."""
+        if self._is_checked or (self._late and ENDED not in result):
+            return
+        self._is_checked = True
+        if self._metric not in result:
+            told = sorted(key for key, value in own_metrics(result).items() if _is_number(value))
+            self.error = MetricMissingError(
+                f"metric {self._metric!r} is not among those that trials report: "
+                f"{', '.join(told)}\nset the JobCfg's `metric` or --metric to one of them"
+            )
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Never end a single trial."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Say whether to end them all."""
+        return self.error is not None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _skip_callback_census() -> None:
+    """Keep Tune from importing MLflow and W&B only to count their callbacks.
+
+    The count is for Ray's usage statistics, which are off; the imports take over
+    two seconds before the first trial.
+    """
+    if os.environ.get("RAY_USAGE_STATS_ENABLED") == "0":
+        usage.tag_callbacks = lambda callbacks: False
+
+
+def trial_name(trial: Trial) -> str:
+    """Name a trial by the end of its id, a number unless a searcher chose otherwise."""
+    return f"trial_{trial.trial_id.rpartition('_')[2]}"
+
+
+def _checkpointing(wanted: bool) -> tune.CheckpointConfig:
+    if not wanted:
+        return tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False)
+    return tune.CheckpointConfig(checkpoint_frequency=1, num_to_keep=2)
+
+
+def _status(record: SweepRecord, brake: _Brake) -> SweepStatus:
+    if brake.error is not None:
+        return SweepStatus.FAILED
+    if any(trial.state is TrialState.RUNNING for trial in record.trials.values()):
+        return SweepStatus.INTERRUPTED  # Tune leaves running trials as they were
+    return SweepStatus.FINISHED
+
+
+def _write_best(record: SweepRecord, plan: TrialPlan) -> None:
+    best = record.best()
+    if best is None:
+        return
+    title = f"The best trial of {record.name}: {best.id}, {record.metric} {record.score(best):g}."
+    text = render_config(plan.config_of(best.params), plan.call_of(plan.seeds[0]), title)
+    write_whole(plan.sweep_folder / BEST_CONFIG_FILE, text)
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Have SIGTERM end the sweep as Ctrl-C does: Tune takes SIGUSR1 for that too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGUSR1))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)

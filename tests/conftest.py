@@ -1,0 +1,95 @@
+"""What the tests share: a warm fork server, a real Ray cluster, and sweeps on it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ditk_ray.sweep.ray_session import quiet_ray
+from tests.processes import can_connect, end, free_port, wait_until
+
+quiet_ray()
+# Ray guards clusters by a token. One of our own leaves the user's alone, and the
+# processes that tests start inherit it.
+os.environ["RAY_AUTH_MODE"] = "token"
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+os.environ.pop("RAY_ADDRESS", None)
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Any]:
+    """One fork server for all tests: importing DI-engine takes seconds."""
+    from ditk_ray.trial.warm_node import WarmNode
+
+    with WarmNode() as node:
+        node.join()
+        yield node
+
+
+@pytest.fixture(scope="session")
+def ray_address() -> Iterator[str]:
+    """A real Ray cluster on this machine: a head with two CPUs, in its own processes."""
+    port = free_port()
+    command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block"]
+    command += [f"--port={port}", "--num-cpus=2", "--include-dashboard=false"]
+    command += ["--object-store-memory=200000000", "--disable-usage-stats"]
+    head = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    address = f"127.0.0.1:{port}"
+    try:
+        wait_until(lambda: can_connect(port), 60, "the Ray head to answer")
+        yield address
+    finally:
+        below = psutil.Process(head.pid).children(recursive=True)
+        head.terminate()
+        head.wait(30)
+        end(below)
+
+
+@pytest.fixture
+def sweep(warm: Any, ray_address: str, tmp_path: Path) -> Callable[..., Any]:
+    """Run a job on the cluster and return its outcome."""
+    from ditk_ray.config.job_spec import JobSpec, check_job
+    from ditk_ray.sweep.run import run_sweep
+    from ditk_ray.sweep.setup import SweepOptions, prepared_sweep
+
+    def run(job: Any, listeners: Any = (), **options: Any) -> Any:
+        spec = job if isinstance(job, JobSpec) else check_job(job, {})
+        given = SweepOptions(
+            **{
+                "storage_path": tmp_path / "results",
+                "run_mode": "remote",
+                "ray_address": ray_address,
+                "name": spec.name,
+            }
+            | options
+        )
+        with prepared_sweep(spec, given, warm) as prepared:
+            return run_sweep(prepared, listeners)
+
+    return run
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `ditk-ray` as a user does, in an empty folder."""
+
+    def run(*arguments: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(Path(sys.executable).with_name("ditk-ray")), *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    return run

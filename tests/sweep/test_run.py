@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psutil
+import pytest
+from ray import tune
+
+from ditk_ray import JobCfg
+from ditk_ray.config.engine_config import load_engine_config
+from ditk_ray.errors import MetricMissingError
+from tests.processes import processes_in, wait_until
+from tests.trial import experiments
+
+pytestmark = pytest.mark.ray
+
+
+class Quick(JobCfg):
+    config = experiments.CARTPOLE
+    space: ClassVar[Any] = {"policy.learn.learning_rate": tune.loguniform(1e-4, 1e-2)}
+    num_samples = 2
+    max_env_step = 200
+
+
+def actors() -> set[int]:
+    """Return the processes of the Tune actors of this machine."""
+    found = psutil.process_iter(["cmdline"])
+    return {p.pid for p in found if "ResourceTrainable" in " ".join(p.info["cmdline"] or [])}
+
+
+def test_a_sweep_leaves_a_record_a_folder_for_each_trial_and_a_runnable_best_config(
+    sweep, tmp_path
+):
+    outcome = sweep(Quick, seed=3)
+    assert outcome.succeeded
+    record = json.loads((outcome.folder / "sweep.json").read_text())
+    assert (record["version"], record["name"], record["status"]) == (1, "Quick", "finished")
+    assert (record["metric"], record["mode"]) == ("eval_value", "max")
+    assert [trial["state"] for trial in record["trials"]] == ["succeeded", "succeeded"]
+    for trial in record["trials"]:
+        assert set(trial["params"]) == {"policy.learn.learning_rate"}
+        assert trial["metrics"]["env_step"] >= trial["best_metrics"]["env_step"]
+        assert trial["error"] is None
+        config = load_engine_config(Path(trial["dir"]) / "config.py")
+        drawn = trial["params"]["policy.learn.learning_rate"]
+        assert config.main["policy"]["learn"]["learning_rate"] == drawn
+        assert (Path(trial["dir"]) / "attempt_0/log.txt").stat().st_size > 0
+    best = max(trial["best_metrics"]["eval_value"] for trial in record["trials"])
+    assert record["best"]["score"] == best
+
+    subprocess.run(
+        [sys.executable, "-W", "ignore", str(outcome.best_config)],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    assert list(tmp_path.glob("*/result.pkl"))
+
+
+def test_the_same_seed_draws_the_same_trials_and_they_score_the_same(sweep):
+    first, second = (sweep(Quick, seed=5, name=name).record for name in ("first", "second"))
+    assert [t.params for t in first.trials.values()] == [t.params for t in second.trials.values()]
+    scores = [[t.metrics["eval_value"] for t in r.trials.values()] for r in (first, second)]
+    assert scores[0] == scores[1]
+
+
+def spoil_global_state(config: Any) -> dict[str, float]:
+    import os
+    import random
+
+    import ding.utils
+    import torch
+
+    found = float(hasattr(ding.utils, "spoiled") or "SPOILED" in os.environ)
+    found += float(torch.get_default_dtype() is not torch.float32)
+    ding.utils.spoiled = True
+    os.environ["SPOILED"] = "1"
+    torch.set_default_dtype(torch.float64)
+    random.seed(0)
+    Path("left_behind").touch()
+    return {"eval_value": found + len(list(Path.cwd().glob("left*"))) - 1}
+
+
+class Spoiling(JobCfg):
+    config = experiments.CARTPOLE
+    entry = spoil_global_state
+    num_samples = 4
+    max_concurrent = 1
+
+
+def test_trials_that_share_an_actor_share_no_state(sweep):
+    seen: set[int] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.05):
+            seen.update(actors())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    outcome = sweep(Spoiling)
+    done.set()
+    watcher.join()
+    assert [trial.metrics["eval_value"] for trial in outcome.record.trials.values()] == [0.0] * 4
+    assert len(seen) == 1
+
+
+def fail_for_small_values(config: Any) -> dict[str, float]:
+    rate = config[0].policy.learn.learning_rate
+    if rate < 0.5:
+        raise RuntimeError(f"{rate} is too small")
+    return {"eval_value": rate}
+
+
+class HalfFailing(JobCfg):
+    config = experiments.CARTPOLE
+    entry = fail_for_small_values
+    space: ClassVar[Any] = {"policy.learn.learning_rate": tune.grid_search([0.1, 0.9])}
+
+
+class AllFailing(HalfFailing):
+    space: ClassVar[Any] = {"policy.learn.learning_rate": tune.grid_search([0.1, 0.2])}
+
+
+def test_a_failed_trial_does_not_end_the_sweep(sweep):
+    outcome = sweep(HalfFailing)
+    failed, good = outcome.record.trials.values()
+    assert outcome.succeeded
+    assert (failed.state, good.state) == ("failed", "succeeded")
+    assert failed.error.startswith("RuntimeError: 0.1 is too small (test_run.py:")
+    assert "Traceback" in (Path(failed.dir) / "attempt_0/log.txt").read_text()
+    assert outcome.record.best() is good
+
+
+def test_a_sweep_without_a_good_trial_has_not_succeeded(sweep):
+    outcome = sweep(AllFailing)
+    assert outcome.record.status == "finished"
+    assert not outcome.succeeded
+    assert outcome.best_config is None
+
+
+class WrongMetric(Quick):
+    metric = "reward_mean"
+
+
+def test_a_metric_that_is_never_reported_ends_the_sweep_at_its_first_result(sweep, tmp_path):
+    with pytest.raises(MetricMissingError, match=r"'reward_mean'.*eval_value, eval_value_max"):
+        sweep(WrongMetric)
+    record = json.loads((tmp_path / "results/WrongMetric/sweep.json").read_text())
+    assert record["status"] == "failed"
+
+
+class Ruled(Quick):
+    stopper = "train_iter>=40"
+    max_env_step = 100_000
+
+
+def test_a_stopper_ends_trials_early_and_they_are_told_apart_from_finished_ones(sweep):
+    outcome = sweep(Ruled)
+    assert [t.state for t in outcome.record.trials.values()] == ["stopped", "stopped"]
+    assert [t.metrics["train_iter"] for t in outcome.record.trials.values()] == [40, 40]
+    assert outcome.succeeded
+    assert processes_in(outcome.folder) == []
+
+
+class ToNan(JobCfg):
+    config = experiments.CARTPOLE
+    entry = experiments.evaluate_to_nan
+
+
+def test_a_trial_whose_score_becomes_nan_is_pruned(sweep):
+    (trial,) = sweep(ToNan).record.trials.values()
+    assert trial.state == "pruned"
+    assert trial.best_metrics["eval_value"] == 1.0
+
+
+class Limited(JobCfg):
+    config = experiments.CARTPOLE
+    entry = experiments.sleep_for_ever
+    max_trial_time = 1
+
+
+class SweepLimited(JobCfg):
+    config = experiments.CARTPOLE
+    space: ClassVar[Any] = {"env.stop_value": 10**9}
+    num_samples = 20
+    max_time = "8s"
+
+
+def test_a_trial_that_uses_up_its_time_without_a_score_has_failed(sweep):
+    (trial,) = sweep(Limited).record.trials.values()
+    assert trial.state == "failed"
+    assert "no evaluation within the time" in trial.error
+
+
+def test_a_sweep_ends_when_its_time_is_over(sweep):
+    begun = time.monotonic()
+    outcome = sweep(SweepLimited)
+    assert time.monotonic() - begun < 30
+    assert outcome.succeeded
+    assert {trial.state for trial in outcome.record.trials.values()} <= {"stopped", "pending"}
+    assert processes_in(outcome.folder) == []
+
+
+class Checkpointed(Quick):
+    checkpoints = True
+    num_samples = 1
+
+
+def test_checkpoints_are_kept_on_request_and_are_dicts_that_torch_loads(sweep):
+    import torch
+
+    outcome = sweep(Checkpointed)
+    found = sorted(outcome.folder.glob("tune/trial_*/checkpoint_*/seed_0.pth.tar"))
+    assert 1 <= len(found) <= 2
+    assert {"model", "optimizer"} <= set(torch.load(found[-1], weights_only=False))
+
+
+class Subprocesses(JobCfg):
+    config = experiments.CARTPOLE
+    create_space: ClassVar[Any] = {"env_manager.type": "subprocess"}
+    space: ClassVar[Any] = {"env.stop_value": 10**9}
+
+
+def test_when_an_actor_is_killed_nothing_of_its_trial_survives(sweep, tmp_path):
+    folder = tmp_path / "results" / "Subprocesses"
+    outcomes: list[Any] = []
+    thread = threading.Thread(target=lambda: outcomes.append(sweep(Subprocesses)))
+    thread.start()
+    wait_until(lambda: list(folder.glob("*/metrics.jsonl")), 90, "the first evaluation")
+    assert len(processes_in(folder)) > 5
+    (actor,) = actors()
+    psutil.Process(actor).kill()
+    wait_until(lambda: not processes_in(folder), 10, "the trial's processes to end")
+    thread.join(60)
+    (trial,) = outcomes[0].record.trials.values()
+    assert trial.state == "failed"
+    assert trial.error
+
+
+class Watched(Quick):
+    num_samples = 4
+    max_env_step = 1000
+
+
+def test_the_record_on_disk_is_always_whole_and_follows_the_sweep(sweep, tmp_path):
+    seen: list[dict[str, Any]] = []
+    done = threading.Event()
+
+    def read() -> None:
+        file = tmp_path / "results/Watched/sweep.json"
+        while not done.wait(0.02):
+            if file.exists():
+                seen.append(json.loads(file.read_text()))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    sweep(Watched)
+    done.set()
+    reader.join()
+    assert {record["status"] for record in seen} >= {"running"}
+    states = {trial["state"] for record in seen for trial in record["trials"]}
+    assert {"running", "succeeded"} <= states
+    assert any(len(record["trials"][0]["metrics"]) > 0 for record in seen if record["trials"])
+
+
+class TwoSeeds(Quick):
+    seeds = 2
+    num_samples = 1
+
+
+def test_seeds_that_were_only_counted_start_at_the_sweeps_own(sweep):
+    (trial,) = sweep(TwoSeeds, seed=40).record.trials.values()
+    assert {"eval_value_seed_40", "eval_value_seed_41"} <= set(trial.metrics)
+
+
+class Scheduled(Quick):
+    scheduler = tune.schedulers.AsyncHyperBandScheduler(
+        time_attr="training_iteration", grace_period=1, max_t=3
+    )
+    num_samples = 3
+    max_env_step = 3000
+
+
+def test_a_scheduler_of_ray_tunes_is_used_as_it_is(sweep):
+    outcome = sweep(Scheduled)
+    assert outcome.succeeded
+    assert "stopped" in {trial.state for trial in outcome.record.trials.values()}
+
+
+def test_a_shipped_callable_needs_no_importable_module(sweep, tmp_path):
+    file = tmp_path / "own_job.py"
+    file.write_text(
+        "from ditk_ray import JobCfg\n"
+        "import own_helper\n"
+        "def entry(config, seed):\n"
+        "    return {'eval_value': own_helper.value(), 'seed_seen': seed}\n"
+        "class OwnJobCfg(JobCfg):\n"
+        f"    config = {experiments.CARTPOLE!r}\n"
+        "    entry = entry\n"
+    )
+    (tmp_path / "own_helper.py").write_text("def value():\n    return 42.0\n")
+    from ditk_ray.config.job_files import load_job
+
+    job = load_job("OwnJobCfg", file)
+    outcome = sweep(job)
+    (trial,) = outcome.record.trials.values()
+    assert (trial.metrics["eval_value"], trial.metrics["seed_seen"]) == (42.0, 0.0)
+    assert "own_job.py" in outcome.best_config.read_text()
