@@ -1,0 +1,1 @@
+"""The command line: parse, build typed options, call one function, print."""

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ditk_ray.cli.main import main
+from tests.processes import processes_in, wait_until
+from tests.trial.experiments import CARTPOLE
+
+JOBS = f"""
+from ray import tune
+from ray.tune import CLIReporter
+from ditk_ray import JobCfg
+
+class BaseJobCfg(JobCfg):
+    '''A quick one.'''
+    config = {CARTPOLE!r}
+    space = {{"policy.learn.learning_rate": tune.loguniform(1e-4, 1e-2)}}
+    num_samples = 2
+    max_env_step = 200
+
+class LongJobCfg(BaseJobCfg):
+    max_env_step = None
+    space = {{"env.stop_value": 10**9}}
+    create_space = {{"env_manager.type": "subprocess"}}
+
+class FailingJobCfg(BaseJobCfg):
+    space = {{"policy.model.obs_shape": tune.choice([3])}}
+
+class MyReporter(CLIReporter):
+    pass
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    file = tmp_path / "my_jobs.py"
+    file.write_text(JOBS)
+    return file
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run a command that has to be refused, and return its one screen of explanation."""
+    assert main(["tune", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    assert len(err.splitlines()) < 25
+    return err
+
+
+def test_a_missing_file_lists_those_that_are_there(capsys, jobs):
+    message = refused(capsys, "--cfg_file", str(jobs.with_name("my_job.py")))
+    assert "no such file" in message
+    assert "'my_jobs.py'" in message
+
+
+def test_a_missing_class_lists_similar_ones(capsys):
+    message = refused(capsys, "--cfg-class", "CartpolDQNJobCfg")
+    assert "did you mean 'CartpoleDQNJobCfg'" in message
+
+
+def test_a_file_with_several_jobs_needs_the_class(capsys, jobs):
+    message = refused(capsys, "--cfg_file", str(jobs))
+    assert "BaseJobCfg, LongJobCfg, FailingJobCfg" in message
+
+
+def test_a_config_without_main_config_is_refused(capsys, tmp_path):
+    (tmp_path / "config.py").write_text("main_cfg = {}\ncreate_config = {}\n")
+    (tmp_path / "job.py").write_text(
+        "from ditk_ray import JobCfg\nclass A(JobCfg):\n    config = 'config.py'\n"
+    )
+    message = refused(capsys, "--cfg_file", str(tmp_path / "job.py"))
+    assert "A.config" in message
+    assert "defines no `main_config`" in message
+    assert "'main_cfg'" in message
+
+
+def test_an_assignment_without_a_value_is_refused(capsys, jobs):
+    command = ["--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg", "--set", "policy.nstep"]
+    assert "has to be PATH=VALUE" in refused(capsys, *command)
+
+
+def test_a_stopper_class_that_the_file_does_not_define_is_refused(capsys, jobs):
+    command = ["--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg", "--stopper", "MyStoper"]
+    assert "no such class in" in refused(capsys, *command)
+
+
+def test_nothing_answering_at_the_address_is_said_at_once(capsys, jobs):
+    command = ["--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg"]
+    message = refused(capsys, *command, "--ray_address", "127.0.0.1:1")
+    assert "nothing answers at 127.0.0.1:1" in message
+
+
+def test_an_unknown_flag_suggests_the_right_one(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["tune", "--num_sample", "3"])
+    assert left.value.code == 2
+    assert "did you mean --num_samples?" in capsys.readouterr().err
+
+
+def test_the_jobs_are_listed_with_what_they_do(capsys, jobs):
+    assert main(["tune", "--list"]) == 0
+    listed = capsys.readouterr().out
+    for name in ("CartpoleDQNJobCfg", "CartpolePPOJobCfg", "PendulumSACJobCfg"):
+        assert name in listed
+    assert main(["tune", "--list", "--cfg_file", str(jobs), "--format", "json"]) == 0
+    names = [row["name"] for row in json.loads(capsys.readouterr().out)]
+    assert names == ["BaseJobCfg", "LongJobCfg", "FailingJobCfg"]
+
+
+@pytest.mark.engine
+def test_a_plan_shows_what_would_run_and_starts_nothing(cli, tmp_path, jobs):
+    command = ["tune", "--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg", "--plan"]
+    shown = cli(*command, "--num-samples", "6", "--set", "policy.learn.batch_size=128")
+    assert shown.returncode == 0, shown.stderr
+    assert "6 trials" in shown.stdout
+    assert "policy.learn.learning_rate" in shown.stdout
+    assert "always 128" in shown.stdout
+    assert "holds" in shown.stdout
+    plan = json.loads(cli(*command, "--format", "json").stdout)
+    assert plan["trials"] == 2
+    assert plan["fits"] is True
+    assert plan["at_once"] == min(2, len(os.sched_getaffinity(0)))
+    assert [item.name for item in tmp_path.iterdir()] == ["my_jobs.py"]
+
+
+@pytest.mark.engine
+def test_a_typo_in_set_is_refused_before_anything_starts(cli, tmp_path, jobs):
+    shown = cli(
+        "tune", "--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg",
+        "--set", "policy.learn.batchsize=1",
+    )  # fmt: skip
+    assert shown.returncode == 2
+    assert "did you mean 'policy.learn.batch_size'" in shown.stderr
+    assert "Traceback" not in shown.stderr
+    assert [item.name for item in tmp_path.iterdir()] == ["my_jobs.py"]
+
+
+@pytest.mark.ray
+def test_a_sweep_on_a_ray_of_its_own_shows_progress_and_a_summary(cli, tmp_path, jobs):
+    shown = cli(
+        "tune", "--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg", "--name", "mine",
+        "--repeat_run_count", "2", "--seed", "1", "--stopper", "train_iter>=100000",
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    assert "trial_00001 succeeded" in shown.stderr
+    assert "(2/2 done)" in shown.stderr
+    assert "best: trial_0000" in shown.stdout
+    assert "policy.learn.learning_rate = " in shown.stdout
+    assert "python ditk_ray_results/mine/best_config.py" in shown.stdout
+    record = json.loads((tmp_path / "ditk_ray_results/mine/sweep.json").read_text())
+    assert {"eval_value_seed_1", "eval_value_seed_2"} <= set(record["trials"][0]["metrics"])
+    assert processes_in(tmp_path) == []
+
+
+@pytest.mark.ray
+def test_failed_trials_are_shown_with_the_tail_of_their_log(cli, tmp_path, jobs):
+    shown = cli("tune", "--cfg_file", str(jobs), "--cfg_class", "FailingJobCfg")
+    assert shown.returncode == 1
+    assert "trial_00000 failed: RuntimeError: mat1 and mat2 shapes" in shown.stdout
+    assert "| RuntimeError: mat1 and mat2" in shown.stdout
+    assert "no trial got a score" in shown.stdout
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.ray
+def test_a_reporter_class_of_the_file_replaces_the_display(cli, jobs):
+    shown = cli(
+        "tune", "--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg",
+        "--progress_reporter", "MyReporter", "--format", "json",
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    assert "== Status ==" in shown.stdout
+    assert "trial_00000 started" not in shown.stderr
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_ends_cleanly_and_says_so(number, tmp_path, jobs):
+    command = [str(Path(sys.executable).with_name("ditk-ray")), "tune", "--cfg_file", str(jobs)]
+    command += ["--cfg_class", "LongJobCfg", "--name", "long"]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    folder = tmp_path / "ditk_ray_results/long"
+    wait_until(lambda: list(folder.glob("*/metrics.jsonl")), 90, "the first evaluation")
+    running.send_signal(number)
+    out, _ = running.communicate(timeout=40)
+    assert running.returncode == 130
+    assert "long: interrupted" in out
+    record = json.loads((folder / "sweep.json").read_text())
+    assert record["status"] == "interrupted"
+    assert {trial["state"] for trial in record["trials"]} == {"paused"}
+    assert processes_in(tmp_path) == []
+
+
+@pytest.mark.ray
+def test_when_the_driver_is_killed_nothing_survives(tmp_path, jobs):
+    command = [str(Path(sys.executable).with_name("ditk-ray")), "tune", "--cfg_file", str(jobs)]
+    command += ["--cfg_class", "LongJobCfg", "--name", "long"]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    folder = tmp_path / "ditk_ray_results/long"
+    wait_until(lambda: list(folder.glob("*/metrics.jsonl")), 90, "the first evaluation")
+    running.kill()
+    running.wait()
+    wait_until(lambda: not processes_in(folder), 30, "the trials' processes to end")
+
+
+@pytest.mark.ray
+def test_on_a_terminal_the_progress_is_a_live_table(tmp_path, jobs):
+    """Run it on a real pseudo-terminal and read what a person would see."""
+    controller, terminal = pty.openpty()
+    command = [str(Path(sys.executable).with_name("ditk-ray")), "tune", "--cfg_file", str(jobs)]
+    running = subprocess.Popen(
+        [*command, "--cfg_class", "BaseJobCfg", "--name", "live"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=terminal,
+        env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"},
+    )
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(controller, 4096)
+        except OSError:  # the terminal's other end is closed
+            break
+    assert running.wait() == 0
+    text = shown.decode(errors="replace")
+    assert "best eval_value" in text
+    assert "trial_00000" in text
+    assert "\x1b[2K" in text  # lines are drawn over, not added

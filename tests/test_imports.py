@@ -1,0 +1,92 @@
+"""The rooms of ARCHITECTURE.md: who may import whom, and who owns what is heavy."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "ditk_ray"
+
+# From the ground up: a room may import those before it, and itself.
+ROOMS = ["errors", "config", "trial", "search", "tracking", "sweep", "cli"]
+
+OWNERS = {
+    "ding": {"trial"},
+    "torch": {"trial"},
+    "mlflow": {"tracking"},
+    "rich": {"cli"},
+    "pydantic": {"config"},
+}
+HEAVY = ("ray", "torch", "ding", "mlflow", "kubernetes", "pandas", "numpy", "pydantic", "rich")
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return "" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_rooms_below_its_own(path: Path) -> None:
+    room = room_of(path)
+    if room == "":  # the package itself re-exports lazily
+        return
+    allowed = {"", *ROOMS[: ROOMS.index(room) + 1]}
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "ditk_ray" and len(parts) > 1:
+            assert parts[1] in allowed, f"{path.name} imports {name}"
+        elif parts[0] in OWNERS:
+            assert room in OWNERS[parts[0]], f"{path.name} imports {name}"
+
+
+def loaded_by(code: str) -> set[str]:
+    """Return the top-level packages that a fresh interpreter has after running `code`."""
+    text = f"{code}\nimport sys; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+    shown = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    return set(shown.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import ditk_ray",
+        "from ditk_ray.cli.main import build_parser; build_parser().format_help()",
+        "from ditk_ray.config.job_files import list_jobs; assert list_jobs()",
+    ],
+)
+def test_importing_the_package_asking_for_help_and_listing_load_nothing_heavy(code: str) -> None:
+    assert loaded_by(code).isdisjoint(HEAVY)
+
+
+def test_the_actor_loads_neither_torch_nor_ding() -> None:
+    assert loaded_by("import ditk_ray.trial.trainable").isdisjoint({"torch", "ding", "mlflow"})
+
+
+def test_help_answers_within_half_a_second() -> None:
+    command = [str(Path(sys.executable).with_name("ditk-ray")), "--help"]
+    times = []
+    for _ in range(3):
+        begun = time.monotonic()
+        shown = subprocess.run(command, capture_output=True, text=True, check=True)
+        times.append(time.monotonic() - begun)
+        assert "tune" in shown.stdout
+    assert min(times) < 0.5
