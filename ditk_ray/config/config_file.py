@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 
 from ditk_ray.config import dotted
 from ditk_ray.config.engine_config import EngineConfig, load_engine_config
-from ditk_ray.config.entries import entry_function_name
+from ditk_ray.config.entries import entry_arguments, entry_function_name
 
 _WIDTH = 96
 
@@ -37,13 +38,13 @@ def render_config(config: EngineConfig, call: EntryCall, title: str) -> str:
 
     Values are written out as literals, so that the file stands alone. A config
     that holds something without a literal (a function, say) is written as its
-    source file plus the values that differ.
+    source file plus the values that differ; one that cannot be written at all
+    becomes a file that says so.
     """
-    try:
-        body = _literal_body(config)
-    except _NotLiteralError:
-        body = _source_body(config)
-    return f'"""{title}"""\n\n{body}\n\n{_main_block(call)}'
+    for body in (_literal_body, _source_body):
+        with contextlib.suppress(_NotLiteralError):
+            return f'"""{title}"""\n\n{body(config)}\n\n{_main_block(call)}'
+    return f'"""{title}"""\n\nraise SystemExit({_UNWRITABLE!r})\n'
 
 
 def _literal_body(config: EngineConfig) -> str:
@@ -58,7 +59,7 @@ def _literal_body(config: EngineConfig) -> str:
 
 def _source_body(config: EngineConfig) -> str:
     if config.source is None:
-        raise ValueError("the config holds values that cannot be written, and has no source file")
+        raise _NotLiteralError("there is no source file to refer to")
     base = load_engine_config(Path(config.source))
     lines = [
         "import runpy",
@@ -100,22 +101,40 @@ def _text(value: Any) -> str:
 
 
 def _main_block(call: EntryCall) -> str:
-    arguments = "".join(f", {key}={_argument(value)}" for key, value in call.arguments.items())
+    given = entry_arguments(call.entry, call.arguments)
+    arguments = "".join(f", {key}={_argument(value)}" for key, value in given.items())
     if isinstance(call.entry, str):
         function = entry_function_name(call.entry)
         how = f"from ding.entry import {function}"
     else:
-        function = call.entry.__name__
-        how = (
-            f"import runpy\n\n    {function} = runpy.run_path({call.home!r})[{function!r}]"
-            if call.home
-            else f"from {call.entry.__module__} import {function}"
-        )
+        function = getattr(call.entry, "__qualname__", "")
+        if not function.isidentifier():
+            return f'if __name__ == "__main__":\n    raise SystemExit({_NAMELESS!r})\n'
+        how = _from_file(function, call.home) if call.home else _from_module(call.entry)
     return (
         'if __name__ == "__main__":\n'
         f"    {how}\n\n"
         f"    {function}((main_config, create_config){arguments})\n"
     )
+
+
+def _from_file(function: str, home: str) -> str:
+    lines = (
+        "import runpy",
+        "import sys",
+        "",
+        f"sys.path.insert(0, {str(Path(home).parent)!r})",
+        f"{function} = runpy.run_path({home!r})[{function!r}]",
+    )
+    return "\n    ".join(lines).replace("    \n", "\n")
+
+
+def _from_module(function: Callable[..., Any]) -> str:
+    return f"from {function.__module__} import {function.__name__}"
+
+
+_UNWRITABLE = "this config holds values that cannot be written as Python"
+_NAMELESS = "this config is trained by a function without a name of its own: call that with it"
 
 
 def _argument(value: Any) -> str:

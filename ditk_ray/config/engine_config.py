@@ -29,6 +29,11 @@ class EngineConfig:
     create: dotted.Tree
     source: str | None = None
 
+    @property
+    def environment_modules(self) -> tuple[str, ...]:
+        """The modules that DI-engine imports for the environment."""
+        return tuple(self.create.get("env", {}).get("import_names", ()))
+
     def overlaid(
         self, main: Mapping[str, Any], create: Mapping[str, Any] | None = None
     ) -> EngineConfig:

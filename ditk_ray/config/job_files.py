@@ -35,8 +35,19 @@ def list_jobs(file: Path | None = None) -> list[JobEntry]:
 
     The files are parsed, not run: this takes milliseconds and loads no package.
     """
-    files = [file] if file else [f for d in job_folders() for f in sorted(d.glob("*.py"))]
-    return [entry for item in files for entry in _classes(item)]
+    return _classes(file) if file else _scan_folders()[0]
+
+
+def _scan_folders() -> tuple[list[JobEntry], list[Problem]]:
+    """Return the jobs of all folders; a file that cannot be read hides no other."""
+    entries: list[JobEntry] = []
+    problems: list[Problem] = []
+    for file in [file for folder in job_folders() for file in sorted(folder.glob("*.py"))]:
+        try:
+            entries += _classes(file)
+        except BadConfigError as error:
+            problems += error.problems
+    return entries, problems
 
 
 def job_folders() -> list[Path]:
@@ -70,7 +81,7 @@ def find_job(cfg_class: str | None, cfg_file: Path | None = None) -> JobEntry:
     """Return the one class that is meant, without loading it."""
     if cfg_file is not None and not cfg_file.is_file():
         load_python_file(cfg_file)  # raises, with the files that are there
-    known = list_jobs(cfg_file)
+    known, unreadable = (list_jobs(cfg_file), []) if cfg_file else _scan_folders()
     where = str(cfg_file) if cfg_file else f"{JOB_FOLDER}/"
     if cfg_class is None:
         if cfg_file is not None and len(known) == 1:
@@ -82,8 +93,11 @@ def find_job(cfg_class: str | None, cfg_file: Path | None = None) -> JobEntry:
     for entry in known:
         if entry.name == cfg_class:
             return entry
+    if cfg_file is not None and cfg_class in _all_classes(cfg_file):
+        return JobEntry(cfg_class, cfg_file, "")  # its base may be imported under any name
     hint = did_you_mean(cfg_class, [entry.name for entry in known]) or "there is no JobCfg at all"
-    raise BadConfigError(Problem(f"--cfg_class {cfg_class}", f"no such class in {where}", hint))
+    missing = Problem(f"--cfg_class {cfg_class}", f"no such class in {where}", hint)
+    raise BadConfigError([missing, *unreadable])
 
 
 def _named_parts(module: ModuleType, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,6 +131,11 @@ def _classes(file: Path) -> list[JobEntry]:
             summary = (ast.get_docstring(node) or "").partition("\n")[0]
             jobs[node.name] = JobEntry(node.name, file, summary)
     return [entry for name, entry in jobs.items() if not name.startswith("_")]
+
+
+def _all_classes(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+    return {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def _is_job(base: ast.expr, jobs: Mapping[str, JobEntry]) -> bool:

@@ -15,18 +15,23 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    ValidationInfo,
     field_validator,
 )
+from ray.tune.schedulers import TrialScheduler
+from ray.tune.search import SearchAlgorithm, Searcher
 
 from ditk_ray.config.engine_config import EngineConfig, load_engine_config
 from ditk_ray.config.entries import entry_function_name
 from ditk_ray.config.job_cfg import JobCfg
+from ditk_ray.config.job_files import REPORTERS
 from ditk_ray.config.nearest import did_you_mean
 from ditk_ray.config.quantities import parse_seconds
 from ditk_ray.config.resources import TrialResources, parse_resources
 from ditk_ray.config.space import SearchSpace, build_space
 from ditk_ray.errors import BadConfigError, Problem
 
+_TUNE_TYPES = {"searcher": (Searcher, SearchAlgorithm), "scheduler": (TrialScheduler,)}
 Seconds = Annotated[PositiveFloat, BeforeValidator(parse_seconds)]
 PlainDict = Annotated[dict[str, Any], BeforeValidator(lambda given: _as_dict(given))]
 
@@ -66,6 +71,22 @@ class JobSpec(BaseModel):
     def _known_entry(cls, given: Any) -> Any:
         if isinstance(given, str):
             entry_function_name(given)
+        return given
+
+    @field_validator("searcher", "scheduler")
+    @classmethod
+    def _tune_object(cls, given: Any, about: ValidationInfo) -> Any:
+        wanted = _TUNE_TYPES[str(about.field_name)]
+        if given is not None and not isinstance(given, wanted):
+            names = " or ".join(kind.__name__ for kind in wanted)
+            raise ValueError(f"it is {given!r}; it has to be an instance of Ray Tune's {names}")
+        return given
+
+    @field_validator("progress_reporter")
+    @classmethod
+    def _known_reporter(cls, given: Any) -> Any:
+        if isinstance(given, str) and given not in REPORTERS:
+            raise ValueError(f"unknown display {given!r}; {did_you_mean(given, REPORTERS)}")
         return given
 
     @field_validator("max_env_step", "max_train_iter", mode="before")

@@ -12,6 +12,9 @@ from types import ModuleType
 from ditk_ray.config.nearest import did_you_mean
 from ditk_ray.errors import BadConfigError, Problem
 
+FILE_MODULE_PREFIX = "_ditk_ray_file_"
+"""How modules are called that were made of a file."""
+
 
 def load_python_file(path: Path, package: str = "") -> ModuleType:
     """Execute the file at `path` as a fresh module and return it.
@@ -24,7 +27,7 @@ def load_python_file(path: Path, package: str = "") -> ModuleType:
     path = path.expanduser().resolve()
     if not path.is_file():
         raise BadConfigError(_missing(path))
-    name = f"{package}.{path.stem}" if package else f"_ditk_ray_{_identifier(path)}"
+    name = f"{package}.{path.stem}" if package else f"{FILE_MODULE_PREFIX}{_identifier(path)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise BadConfigError(

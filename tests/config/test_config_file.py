@@ -165,9 +165,46 @@ def test_new_keys_are_written_beside_the_reference_with_the_dicts_they_need(tmp_
     assert round_trip(tmp_path, config).main["policy"] == {"learn": {"lr": 0.5}}
 
 
-def test_a_function_without_a_source_file_cannot_be_written():
-    with pytest.raises(ValueError, match="no source file"):
-        render_config(EngineConfig({"f": print}, {}), CALL, "A trial")
+def test_a_config_that_cannot_be_written_becomes_a_file_that_says_so(tmp_path):
+    file = tmp_path / "config.py"
+    file.write_text(render_config(EngineConfig({"f": print}, {}), CALL, "A trial"))
+    shown = subprocess.run([sys.executable, str(file)], capture_output=True, text=True)
+    assert shown.returncode == 1
+    assert "cannot be written as Python" in shown.stderr
+
+
+def takes_the_config_alone(config):
+    return None
+
+
+def test_a_users_function_is_called_with_what_it_takes():
+    call = EntryCall(takes_the_config_alone, {"seed": 3, "max_env_step": 5})
+    text = render_config(EngineConfig({}, {}), call, "A trial")
+    assert "takes_the_config_alone((main_config, create_config))" in text
+
+
+def test_a_function_without_a_name_is_not_called_but_explained():
+    call = EntryCall(lambda config: None, {"seed": 3})
+    assert "raise SystemExit" in render_config(EngineConfig({}, {}), call, "A trial")
+
+
+def test_entries_that_learn_from_data_have_their_own_name_for_the_limit():
+    call = EntryCall("serial_bc", {"seed": 3, "max_train_iter": 5})
+    text = render_config(EngineConfig({}, {}), call, "A trial")
+    assert "serial_pipeline_bc((main_config, create_config), seed=3, max_iter=5)" in text
+
+
+def test_a_users_function_finds_the_modules_beside_its_file(tmp_path):
+    (tmp_path / "job.py").write_text("import beside\ndef go(config):\n    print(beside.WORD)\n")
+    (tmp_path / "beside.py").write_text("WORD = 'found'\n")
+    scope: dict = {}
+    exec("def go(config): ...", scope)
+    call = EntryCall(scope["go"], {}, str(tmp_path / "job.py"))
+    file = tmp_path / "elsewhere" / "config.py"
+    file.parent.mkdir()
+    file.write_text(render_config(EngineConfig({}, {}), call, "A trial"))
+    shown = subprocess.run([sys.executable, str(file)], capture_output=True, text=True)
+    assert shown.stdout == "found\n", shown.stderr
 
 
 @pytest.mark.parametrize(
