@@ -110,6 +110,8 @@ def _preload(modules: Sequence[str]) -> None:
     A collection would otherwise write to every object's header in every fork,
     and so copy the pages that they share.
     """
+    if all(name in sys.modules for name in modules):
+        return
     for name in modules:
         # A module that cannot be imported fails in the trial that wants it,
         # where its traceback is seen.

@@ -20,10 +20,11 @@ from easydict import EasyDict
 from ditk_ray.config import dotted
 from ditk_ray.config.config_file import EntryCall
 from ditk_ray.config.engine_config import EngineConfig
+from ditk_ray.config.entries import entry_arguments, entry_name, fitting_arguments
 from ditk_ray.config.nearest import did_you_mean
 from ditk_ray.errors import Problem
 from ditk_ray.trial.channel import Channel
-from ditk_ray.trial.training import fitting_arguments, resolve_entry
+from ditk_ray.trial.training import resolve_entry
 from ditk_ray.trial.warm_node import WarmNode
 
 
@@ -117,8 +118,8 @@ def _model_arguments(compiled: Any) -> dotted.Tree:
 
 def _check_call(call: EntryCall) -> list[Problem]:
     function = resolve_entry(call.entry)
-    name = call.entry if isinstance(call.entry, str) else call.entry.__name__
-    taken, refused = fitting_arguments(function, call.arguments)
+    name = entry_name(call.entry)
+    taken, refused = fitting_arguments(function, entry_arguments(call.entry, call.arguments))
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
         return [Problem("entry", f"{name} takes no argument; it has to take the config")]

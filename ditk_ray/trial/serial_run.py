@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import signal
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ditk_ray.config.config_file import render_config
+from ditk_ray.config.jsonable import json_text
 from ditk_ray.errors import TrialFailedError, TrialTimeoutError
 from ditk_ray.trial.channel import Message
 from ditk_ray.trial.result import UnreadableResultError, read_result
@@ -27,8 +27,11 @@ from ditk_ray.trial.warm_node import NodeProcess, WarmNode
 EXIT_SECONDS = 5.0
 """How long a process has to leave after it said that training has ended."""
 
-ENDED = "ended"
+ENDED = "ditk_ray_ended"
 """The key that says, in a trial's last report, why it ended."""
+
+RESULT = "ditk_ray_result"
+"""The key of the value that DI-engine pickled, in a trial's last report."""
 
 Metrics = dict[str, Any]
 
@@ -82,8 +85,8 @@ class SerialRun:
                 folder=base / f"seed_{seed}" if len(plan.seeds) > 1 else base,
                 threads=max(1, plan.resources.threads // len(plan.seeds)),
                 gpu_ids=tuple(gpu_ids),
-                gpu_share=plan.resources.gpu,
-                memory=plan.resources.memory,
+                gpu_share=plan.resources.gpu / len(plan.seeds),
+                memory=plan.resources.memory and plan.resources.memory // len(plan.seeds),
                 checkpoints=plan.checkpoints,
                 restore_from=_checkpoint_of(restore_from, seed),
             )
@@ -99,11 +102,10 @@ class SerialRun:
         """
         while self._is_waiting():
             left = self._seconds_left()
-            live = {run.process.connection: run for run in self._runs if run.is_running}
-            ready = wait(list(live), timeout=left)
-            if not ready and left is not None:
+            if left == 0:
                 return self._time_is_over()
-            for connection in ready:
+            live = {run.process.connection: run for run in self._runs if run.is_running}
+            for connection in wait(list(live), timeout=left):
                 self._take(live[connection])  # type: ignore[index]
             self._raise_failures()
         if self._reported < self._evaluations_of_all():
@@ -140,11 +142,21 @@ class SerialRun:
             run.error = run.error or _abnormal_end(run.process.exit_code)
         elif message["kind"] == "evaluation":
             run.evaluations.append(message["metrics"])
-            run.checkpoint = Path(message["checkpoint"]) if message["checkpoint"] else None
+            self._replace_checkpoint(run, message["checkpoint"])
         elif message["kind"] == "error":
             run.error = message["message"]
         elif message["kind"] == "end":
             self._finish(run, message)
+
+    def _replace_checkpoint(self, run: _SeedRun, path: str | None) -> None:
+        """Keep a seed's newest checkpoint only.
+
+        Done here and not by the trial, which runs ahead of Tune: Tune saves between
+        two reports, so what it saves is still there.
+        """
+        if run.checkpoint is not None:
+            run.checkpoint.unlink(missing_ok=True)
+        run.checkpoint = Path(path) if path else None
 
     def _finish(self, run: _SeedRun, message: Message) -> None:
         run.is_running = False
@@ -160,9 +172,7 @@ class SerialRun:
         for run in self._runs:
             if run.error is None:
                 continue
-            if run.is_running:  # it said why; now it has to be gone
-                run.process.stop()
-                run.is_running = False
+            self.close()
             where = f"seed {run.seed}: " if len(self._runs) > 1 else ""
             raise TrialFailedError(f"{where}{run.error} [log: {run.attempt.log}]")
 
@@ -185,7 +195,8 @@ class SerialRun:
 
     def _checked(self, metrics: Metrics) -> Metrics:
         """End the trial if its score is no number any more: it will not be one again."""
-        if math.isnan(metrics.get(self._plan.metric) or 0.0):
+        score = metrics.get(self._plan.metric)
+        if isinstance(score, float) and math.isnan(score):
             self.close()
             return {**metrics, ENDED: "nan"}
         return metrics
@@ -196,7 +207,7 @@ class SerialRun:
         for key in returned[0]:
             metrics[key] = float(np.mean([item.get(key, np.nan) for item in returned]))
         values = [self._keep_result(run) for run in self._runs]
-        metrics["result"] = values[0] if len(values) == 1 else values
+        metrics[RESULT] = values[0] if len(values) == 1 else values
         return self._record({**metrics, ENDED: "training"})
 
     def _keep_result(self, run: _SeedRun) -> Any:
@@ -230,7 +241,7 @@ class SerialRun:
 
     def _record(self, metrics: Metrics) -> Metrics:
         with (self.folder / METRICS_FILE).open("a") as file:
-            file.write(json.dumps(metrics) + "\n")
+            file.write(json_text(metrics) + "\n")
         return metrics
 
 

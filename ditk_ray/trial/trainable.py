@@ -32,6 +32,8 @@ class TrialTrainable(tune.Trainable):
         self._restore_from: Path | None = None
         self._node = WarmNode(self._plan.warm_key)
         self._node.join()
+        # On a node that is not the driver's, the server has only just started.
+        self._node.preload(self._plan.base.environment_modules)
 
     def step(self) -> Metrics:
         """Wait for the next evaluation and report it."""

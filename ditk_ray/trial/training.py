@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import inspect
 import numbers
 import os
 import resource
@@ -16,14 +15,13 @@ from typing import Any
 
 from easydict import EasyDict
 
-from ditk_ray.config.entries import entry_function_name
+from ditk_ray.config.entries import entry_arguments, entry_function_name
 from ditk_ray.trial.channel import Channel
 from ditk_ray.trial.evaluation_hook import Evaluation, install_hook, install_task_hook
 from ditk_ray.trial.quick_config_save import install_quick_save
 from ditk_ray.trial.spec import RESULT_FILE, Attempt
 
 CHECKPOINT_NAME = "ditk_ray_{}.pth.tar"
-_CHECKPOINTS_KEPT = 2
 
 
 def train(attempt: Attempt, channel: Channel) -> None:
@@ -58,32 +56,11 @@ def resolve_entry(entry: str | Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def fitting_arguments(
-    function: Callable[..., Any], arguments: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
-    """Split the arguments into those that the function takes and the rest's names.
-
-    DI-engine's pipelines differ in what they take; `max_train_iter` is called
-    `max_iter` in those that learn from a fixed data set.
-    """
-    parameters = inspect.signature(function).parameters
-    takes_all = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
-    taken: dict[str, Any] = {}
-    refused: list[str] = []
-    for name, value in arguments.items():
-        known = "max_iter" if name == "max_train_iter" and name not in parameters else name
-        if known in parameters or (takes_all and name != "seed"):
-            taken[known if known in parameters else name] = value
-        else:
-            refused.append(name)
-    return taken, refused
-
-
 def _call_entry(attempt: Attempt, reporter: _Reporter) -> Any:
     function = resolve_entry(attempt.call.entry)
     if not isinstance(attempt.call.entry, str):
         install_task_hook(reporter)
-    arguments, _ = fitting_arguments(function, attempt.call.arguments)
+    arguments = entry_arguments(attempt.call.entry, attempt.call.arguments)
     main, create = EasyDict(attempt.config.main), EasyDict(attempt.config.create)
     if attempt.restore_from is not None:
         _restore(main, attempt.restore_from)
@@ -113,7 +90,6 @@ class _Reporter:
         self._channel = channel
         self._checkpoints = checkpoints
         self._count = 0
-        self._kept: list[Path] = []
 
     def __call__(self, evaluation: Evaluation) -> None:
         checkpoint = None
@@ -127,12 +103,7 @@ class _Reporter:
     def _save(self, save: Callable[[str], None]) -> Path | None:
         name = CHECKPOINT_NAME.format(self._count)
         save(name)
-        found = next(Path.cwd().rglob(name), None)
-        if found is not None:
-            self._kept.append(found)
-        while len(self._kept) > _CHECKPOINTS_KEPT:
-            self._kept.pop(0).unlink(missing_ok=True)
-        return found
+        return next(Path.cwd().rglob(name), None)
 
 
 def _enter_folder(attempt: Attempt) -> None:

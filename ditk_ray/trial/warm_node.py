@@ -25,6 +25,8 @@ from ditk_ray.trial.shipping import Shipped
 
 START_SECONDS = 120.0
 _LOG_TAIL = 12
+_LONGEST_FOLDER = 60
+"""The path of a Unix socket may have about a hundred characters in all."""
 _SERVER = (sys.executable, "-W", "ignore", "-m", "ditk_ray.trial.fork_server")
 
 
@@ -39,7 +41,7 @@ class WarmNode:
 
     def __init__(self, key: str | None = None) -> None:
         self.key = key or uuid.uuid4().hex[:12]
-        self._folder = Path(tempfile.gettempdir()) / f"ditk_ray-{os.getuid()}" / self.key
+        self._folder = _runtime_folder() / self.key
         self._anchor: Connection | None = None
         self._joining = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
@@ -47,7 +49,8 @@ class WarmNode:
 
     def __enter__(self) -> WarmNode:
         def join_quietly() -> None:
-            with contextlib.suppress(EngineMissingError):  # the next to join will see it
+            # Whoever joins next will see it; after the end nobody has to.
+            with contextlib.suppress(EngineMissingError, OSError):
                 self.join()
 
         threading.Thread(target=join_quietly, daemon=True).start()
@@ -65,6 +68,8 @@ class WarmNode:
     def join(self) -> None:
         """Make sure that the server runs, and keep it running until `leave`."""
         with self._joining:
+            if self._anchor is not None and self._anchor.poll():
+                self.leave()  # the server is gone: an anchor is never written to
             if self._anchor is None:
                 self._anchor = self._connect(ANCHOR)
 
@@ -87,13 +92,12 @@ class WarmNode:
         return NodeProcess(self._connect(pickle.dumps(Shipped.pack(job, python_path))))
 
     def _connect(self, first: bytes) -> Connection:
-        for _ in range(0 if self._is_closed else 3):
-            self._ensure_running()
-            # It may have left, or been killed, in between.
+        for _ in range(0 if self._is_closed else 4):
             with contextlib.suppress(OSError):
                 connection = _open(self._socket)
                 connection.send_bytes(first)
                 return connection
+            self._ensure_running()
         raise EngineMissingError(f"the fork server in {self._folder} does not stay up")
 
     @property
@@ -166,6 +170,13 @@ class NodeProcess:
         while self.receive() is not None:
             pass
         self.connection.close()
+
+
+def _runtime_folder() -> Path:
+    folder = Path(tempfile.gettempdir())
+    if len(str(folder)) > _LONGEST_FOLDER:
+        folder = Path("/tmp")
+    return folder / f"ditk_ray-{os.getuid()}"
 
 
 def _open(path: Path) -> Connection:

@@ -104,3 +104,24 @@ def evaluate_to_nan(config: Any) -> None:
     for number in range(100):
         evaluator.eval(None, number, number * 10)
         time.sleep(0.1)
+
+
+def evaluate_by_task(config: Any) -> None:
+    """Evaluate with the middleware of DI-engine's task pipelines, as its newer examples do."""
+    import gym
+    from ding.config import compile_config
+    from ding.envs import BaseEnvManagerV2, DingEnvWrapper
+    from ding.framework import task
+    from ding.framework.context import OnlineRLContext
+    from ding.framework.middleware import interaction_evaluator
+    from ding.model import DQN
+    from ding.policy import DQNPolicy
+
+    main, create = config
+    compiled = compile_config(main, create_cfg=create, auto=True, save_cfg=False)
+    with task.start(async_mode=False, ctx=OnlineRLContext()):
+        makers = [lambda: DingEnvWrapper(gym.make("CartPole-v0"))] * 2
+        environment = BaseEnvManagerV2(env_fn=makers, cfg=compiled.env.manager)
+        policy = DQNPolicy(compiled.policy, model=DQN(**compiled.policy.model))
+        task.use(interaction_evaluator(compiled, policy.eval_mode, environment))
+        task.run(max_step=1)

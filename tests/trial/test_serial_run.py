@@ -12,7 +12,7 @@ import pytest
 from ditk_ray.config.engine_config import load_engine_config
 from ditk_ray.config.resources import TrialResources
 from ditk_ray.errors import TrialFailedError, TrialTimeoutError
-from ditk_ray.trial.serial_run import ENDED, SerialRun, checkpoint_name
+from ditk_ray.trial.serial_run import ENDED, RESULT, SerialRun, checkpoint_name
 from tests.processes import processes_in, wait_until
 from tests.trial import experiments
 from tests.trial.experiments import make_plan
@@ -56,7 +56,7 @@ def test_the_pickled_return_is_kept_and_its_value_reported(warm, tmp_path):
     kept = tmp_path / "trial/result.pkl"
     assert kept.read_bytes() == written.read_bytes()
     value = pickle.loads(kept.read_bytes())
-    assert reports[-1]["result"]["eval_value"] == value["eval_value"] == reports[-1]["eval_value"]
+    assert reports[-1][RESULT]["eval_value"] == value["eval_value"] == reports[-1]["eval_value"]
 
 
 def test_a_trial_scores_exactly_what_its_config_file_scores_with_plain_python(warm, tmp_path):
@@ -74,8 +74,8 @@ def test_a_trial_scores_exactly_what_its_config_file_scores_with_plain_python(wa
     )
     (result,) = alone.glob("*/result.pkl")
     value = pickle.loads(result.read_bytes())
-    assert reports[-1]["result"]["eval_value_raw"] == [float(v) for v in value["eval_value_raw"]]
-    assert reports[-1]["result"]["env_step"] == value["env_step"]
+    assert reports[-1][RESULT]["eval_value_raw"] == [float(v) for v in value["eval_value_raw"]]
+    assert reports[-1][RESULT]["env_step"] == value["env_step"]
 
 
 def test_all_that_a_trial_prints_is_in_its_own_log(warm, tmp_path, capfd):
@@ -99,7 +99,7 @@ def test_several_seeds_are_one_trial_scored_by_their_mean(warm, tmp_path):
     for report in reports:
         each = [report["eval_value_seed_3"], report["eval_value_seed_5"]]
         assert report["eval_value"] == pytest.approx(sum(each) / 2)
-    assert [value["env_step"] for value in reports[-1]["result"]]
+    assert [value["env_step"] for value in reports[-1][RESULT]]
     assert (tmp_path / "trial/attempt_0/seed_3/log.txt").exists()
     assert (tmp_path / "trial/result_seed_5.pkl").exists()
 
@@ -197,6 +197,13 @@ def test_a_users_own_evaluator_is_heard_and_a_nan_ends_the_trial(warm, tmp_path)
     assert reports[0]["win_rate"] == 0.75
     assert reports[-1][ENDED] == "nan"
     assert processes_in(tmp_path) == []
+
+
+def test_the_evaluator_of_a_task_pipeline_is_heard_too(warm, tmp_path):
+    reports = run_entry(experiments.evaluate_by_task, tmp_path, warm)
+    assert len(reports) == 2
+    assert reports[0]["eval_value_min"] <= reports[0]["eval_value"] <= reports[0]["eval_value_max"]
+    assert (reports[0]["env_step"], reports[0]["train_iter"]) == (0, 0)
 
 
 def test_stopping_a_trial_ends_its_environment_subprocesses(warm, tmp_path):

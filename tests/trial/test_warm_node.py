@@ -4,11 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from ditk_ray.trial.fork_server import GRACE_SECONDS
 from ditk_ray.trial.warm_node import WarmNode
 from tests.processes import processes_in, wait_until
 
@@ -84,6 +86,20 @@ def test_a_server_leaves_when_its_owner_does():
         assert folder.exists()
     assert not server.is_running() or server.status() == psutil.STATUS_ZOMBIE
     assert not folder.exists()
+
+
+def test_a_server_that_was_killed_is_replaced_and_stays():
+    with WarmNode() as node:
+        node.join()
+        node._server.kill()
+        node._server.wait()
+        for _ in range(2):
+            job = node.run(tell_pid)
+            assert job.receive() is not None
+            job.stop()
+            replacement = node._server
+            time.sleep(GRACE_SECONDS + 1.5)
+            assert replacement.poll() is None
 
 
 def test_when_the_owner_is_killed_its_trial_and_the_server_go_with_it(tmp_path):
