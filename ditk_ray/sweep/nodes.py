@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,10 +50,12 @@ def this_machine() -> Node:
 
 
 def usable_cpus() -> int:
-    """Return the number of CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of CPUs that this process may use: its affinity and its container's."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):  # no cgroup, or one without a quota
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cpus = min(cpus, max(1, int(quota) // int(period)))
+    return cpus
 
 
 def cluster_nodes() -> list[Node]:
@@ -70,13 +73,18 @@ def share_nodes(
     trial: TrialResources, nodes: Sequence[Node], workers_per_node: int
 ) -> TrialResources:
     """Return a trial's share if each node is divided evenly among so many trials."""
-    cpu = min(node.resources.get("CPU", 0.0) for node in nodes) / workers_per_node
-    gpu = min(node.resources.get("GPU", 0.0) for node in nodes) / workers_per_node
+    cpu = _smallest("CPU", nodes) / workers_per_node
+    gpu = _smallest("GPU", nodes) / workers_per_node
     return replace(
         trial,
         cpu=float(int(cpu)) if cpu >= 1 else cpu,
         gpu=float(int(gpu)) if gpu >= 1 else gpu,
     )
+
+
+def _smallest(name: str, nodes: Sequence[Node]) -> float:
+    """Return the least that a node has of something, of those that have it at all."""
+    return min((node.resources[name] for node in nodes if node.resources.get(name)), default=0.0)
 
 
 def count_slots(trial: TrialResources, nodes: Sequence[Node]) -> int:

@@ -70,6 +70,8 @@ def remote_ray(address: str | None) -> Iterator[None]:
     import ray
 
     address = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if address.startswith("ray://"):
+        raise BadConfigError(Problem(f"--ray_address {address}", "is Ray Client's", _CLIENT_HINT))
     _require_answer(address)
     options: dict[str, Any] = {}
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:  # a submitted job ships its own code
@@ -87,6 +89,10 @@ def remote_ray(address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
+_CLIENT_HINT = (
+    "a sweep's driver has to be on the cluster's network: give the head's own address "
+    "(HOST:6379), or submit the command with `ray job submit`"
+)
 _TOKEN_HINT = (
     "something answers there: is it Ray, of this version, and does it want a token? "
     "Then set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or ~/.ray/auth_token"
@@ -126,6 +132,9 @@ def require_shared_folder(folder: Path) -> None:
             for node in nodes
         ]
         seen = ray.get(answers, timeout=120)
+    except ray.exceptions.GetTimeoutError as error:
+        what = "not every node of the cluster answers"
+        raise ClusterUnreachableError(f"{what} within two minutes") from error
     finally:
         token.unlink()
     blind = [node["NodeManagerHostname"] for node, ok in zip(nodes, seen, strict=True) if not ok]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from ray.tune.stopper import CombinedStopper, Stopper
 from ditk_ray.config.config_file import render_config
 from ditk_ray.errors import DitkRayError, MetricMissingError
 from ditk_ray.search.stoppers import build_stopper
+from ditk_ray.sweep.interrupts import Interrupts
 from ditk_ray.sweep.nodes import cluster_nodes, count_slots
 from ditk_ray.sweep.ray_session import local_ray
 from ditk_ray.sweep.setup import PreparedSweep, make_folder
@@ -30,6 +30,8 @@ from ditk_ray.trial.serial_run import ENDED
 from ditk_ray.trial.shipping import Shipped
 from ditk_ray.trial.spec import TrialPlan
 from ditk_ray.trial.trainable import TrialTrainable
+
+_log = logging.getLogger(__name__)
 
 BEST_CONFIG_FILE = "best_config.py"
 TUNE_FOLDER = "tune"
@@ -74,24 +76,30 @@ def run_sweep(
             stack.enter_context(local_ray())
             count_slots(sweep.resources, cluster_nodes())
         make_folder(sweep)
-        stack.enter_context(_terminated_like_interrupted())
-        return _fit(sweep, listeners, reporter)
+        interrupts = stack.enter_context(Interrupts())
+        return _fit(sweep, listeners, reporter, interrupts)
 
 
-def _fit(sweep: PreparedSweep, listeners: Sequence[SweepListener], reporter: Any) -> SweepOutcome:
+def _fit(
+    sweep: PreparedSweep,
+    listeners: Sequence[SweepListener],
+    reporter: Any,
+    interrupts: Interrupts,
+) -> SweepOutcome:
     job = sweep.job
     record = SweepRecord(sweep.name, job.metric, job.mode)
-    brake = _Brake(job.metric, late=callable(job.entry))
+    brake = _Brake(job.metric, may_come_last=callable(job.entry))
     observer = SweepObserver(record, sweep.folder, job.space, listeners, brake.check)
     plan = sweep.trial_plan()
     _skip_callback_census()
     observer.begin()
     status = SweepStatus.FAILED
-    tuner = build_tuner(sweep, plan, observer, brake, reporter)
     begun = time.monotonic()
     try:
+        tuner = build_tuner(sweep, plan, observer, brake, reporter)
+        begun = time.monotonic()
         tuner.fit()
-        status = _status(record, brake)
+        status = _status(brake, interrupts)
     except KeyboardInterrupt:
         status = SweepStatus.INTERRUPTED
     finally:
@@ -140,7 +148,7 @@ def build_tuner(
             storage_path=str(sweep.folder),
             stop=CombinedStopper(*stoppers),
             callbacks=[observer],
-            checkpoint_config=_checkpointing(job.checkpoints),
+            checkpoint_config=_checkpointing(sweep.checkpoints),
             progress_reporter=reporter,
             verbose=0 if reporter is None else 1,
         ),
@@ -150,23 +158,28 @@ def build_tuner(
 class _Brake(Stopper):
     """Stops the whole sweep when its first result shows that it is in vain."""
 
-    def __init__(self, metric: str, late: bool) -> None:
+    def __init__(self, metric: str, may_come_last: bool) -> None:
         self._metric = metric
-        self._late = late
+        self._may_come_last = may_come_last
         self._is_checked = False
+        self._has_warned = False
         self.error: DitkRayError | None = None
 
     def check(self, result: dict[str, Any]) -> None:
         """Look for the metric in a result; a user's own function may return it last."""
-        if self._is_checked or (self._late and ENDED not in result):
+        if self._is_checked or self._metric in result:
+            self._is_checked = True
             return
-        self._is_checked = True
-        if self._metric not in result:
-            told = sorted(key for key, value in own_metrics(result).items() if _is_number(value))
-            self.error = MetricMissingError(
-                f"metric {self._metric!r} is not among those that trials report: "
-                f"{', '.join(told)}\nset the JobCfg's `metric` or --metric to one of them"
-            )
+        told = sorted(key for key, value in own_metrics(result).items() if _is_number(value))
+        message = (
+            f"metric {self._metric!r} is not among those that trials report: "
+            f"{', '.join(told)}\nset the JobCfg's `metric` or --metric to one of them"
+        )
+        if ENDED in result or not self._may_come_last:
+            self.error = MetricMissingError(message)
+        elif not self._has_warned:
+            self._has_warned = True
+            _log.warning("%s, or return it from the entry", message)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Never end a single trial."""
@@ -202,12 +215,10 @@ def _checkpointing(wanted: bool) -> tune.CheckpointConfig:
     return tune.CheckpointConfig(checkpoint_frequency=1, num_to_keep=2)
 
 
-def _status(record: SweepRecord, brake: _Brake) -> SweepStatus:
+def _status(brake: _Brake, interrupts: Interrupts) -> SweepStatus:
     if brake.error is not None:
         return SweepStatus.FAILED
-    if any(trial.state is TrialState.RUNNING for trial in record.trials.values()):
-        return SweepStatus.INTERRUPTED  # Tune leaves running trials as they were
-    return SweepStatus.FINISHED
+    return SweepStatus.INTERRUPTED if interrupts.happened else SweepStatus.FINISHED
 
 
 def _write_best(record: SweepRecord, plan: TrialPlan) -> None:
@@ -217,16 +228,3 @@ def _write_best(record: SweepRecord, plan: TrialPlan) -> None:
     title = f"The best trial of {record.name}: {best.id}, {record.metric} {record.score(best):g}."
     text = render_config(plan.config_of(best.params), plan.call_of(plan.seeds[0]), title)
     write_whole(plan.sweep_folder / BEST_CONFIG_FILE, text)
-
-
-@contextlib.contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Have SIGTERM end the sweep as Ctrl-C does: Tune takes SIGUSR1 for that too."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    earlier = signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGUSR1))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, earlier)

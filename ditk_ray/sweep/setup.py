@@ -14,10 +14,12 @@ from typing import Literal
 
 from ditk_ray.config.config_file import EntryCall
 from ditk_ray.config.job_spec import JobSpec
+from ditk_ray.config.python_file import FILE_MODULE_PREFIX
 from ditk_ray.config.resources import TrialResources
 from ditk_ray.config.space import is_grid
 from ditk_ray.config.space_check import KnownPaths, check_space
-from ditk_ray.errors import BadConfigError, Problem
+from ditk_ray.errors import BadConfigError, DitkRayError, Problem
+from ditk_ray.search.schedulers import needs_checkpoints
 from ditk_ray.search.stoppers import build_stopper
 from ditk_ray.sweep.nodes import Node, cluster_nodes, count_slots, share_nodes, this_machine
 from ditk_ray.sweep.ray_session import remote_ray, require_shared_folder
@@ -71,6 +73,11 @@ class PreparedSweep:
                 count *= len(parameter.domain["grid_search"])
         return count
 
+    @property
+    def checkpoints(self) -> bool:
+        """Whether trials keep checkpoints: by wish, or because the scheduler needs them."""
+        return self.job.checkpoints or needs_checkpoints(self.job.scheduler)
+
     def trial_plan(self) -> TrialPlan:
         """Return what the workers have to know; the sweep's time starts now."""
         job = self.job
@@ -86,9 +93,9 @@ class PreparedSweep:
             warm_key=self.warm_key,
             max_seconds=job.max_trial_time,
             ends_at=time.time() + job.max_time + _LAST_SECONDS if job.max_time else None,
-            checkpoints=job.checkpoints,
+            checkpoints=self.checkpoints,
             python_path=_python_path(job),
-            entry_home=str(job.file) if job.file and callable(job.entry) else None,
+            entry_home=_entry_home(job),
             metric=job.metric,
         )
 
@@ -126,12 +133,16 @@ def make_folder(sweep: PreparedSweep) -> None:
         problem = Problem(f"--storage_path {sweep.folder.parent}", f"cannot be written: {error}")
         raise BadConfigError(problem) from error
     if len(sweep.nodes) > 1:
-        require_shared_folder(sweep.folder)
+        try:
+            require_shared_folder(sweep.folder)
+        except DitkRayError:
+            sweep.folder.rmdir()
+            raise
 
 
 def _check_with_engine(job: JobSpec, options: SweepOptions, warm: WarmNode) -> None:
     warm.join()
-    warm.preload(job.config.create.get("env", {}).get("import_names", ()))
+    warm.preload(job.config.environment_modules)
     seed = _seeds(job, options)[0]
     call = EntryCall(job.entry, {"seed": seed, **_limits(job), **job.entry_args})
     inspection = inspect_experiment(warm, job.config, call, _python_path(job))
@@ -165,6 +176,12 @@ def _seeds(job: JobSpec, options: SweepOptions) -> tuple[int, ...]:
     if options.seed is not None and job.seeds == tuple(range(len(job.seeds))):
         return tuple(options.seed + seed for seed in job.seeds)
     return job.seeds
+
+
+def _entry_home(job: JobSpec) -> str | None:
+    """Return the job's file if the entry is a function that it defines."""
+    defined_there = getattr(job.entry, "__module__", "").startswith(FILE_MODULE_PREFIX)
+    return str(job.file) if job.file and defined_there else None
 
 
 def _python_path(job: JobSpec) -> tuple[str, ...]:

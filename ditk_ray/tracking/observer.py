@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -15,18 +16,22 @@ from ray.tune.result import AUTO_RESULT_KEYS, TRAINING_ITERATION
 
 from ditk_ray.config.space import SearchSpace
 from ditk_ray.tracking.record import (
+    RECORD_FILE,
     SweepRecord,
     SweepStatus,
     TrialRecord,
     TrialState,
     write_record,
 )
-from ditk_ray.trial.serial_run import ENDED
+from ditk_ray.trial.serial_run import ENDED, RESULT
+
+_log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 1.0
 """How old `sweep.json` may be."""
 
-_TUNE_KEYS = {*AUTO_RESULT_KEYS, "config", "done", "experiment_tag", "timestamp", ENDED, "result"}
+_TUNE_KEYS = {*AUTO_RESULT_KEYS, "config", "done", "experiment_tag", "timestamp", "trial_id"}
+_NO_METRICS = {*_TUNE_KEYS, ENDED, RESULT}
 _LIVE_STATES = {
     Trial.PENDING: TrialState.PENDING,
     Trial.RUNNING: TrialState.RUNNING,
@@ -71,21 +76,22 @@ class SweepObserver(Callback):
         self.record = record
         self._folder = folder
         self._space = space
-        self._listeners = listeners
+        self._listeners = list(listeners)
         self._check = check
         self._last_trials: Sequence[Trial] = ()
+        self._running: dict[str, Trial] = {}
         self._next_refresh = 0.0
+        self._has_warned = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to this process: Tune saves its callbacks with its state."""
-        return {**vars(self), "_listeners": (), "_check": None, "_last_trials": ()}
+        return {**vars(self), "_listeners": [], "_check": None, "_last_trials": (), "_running": {}}
 
     def begin(self) -> None:
         """Write the first record and tell the listeners."""
         self.record.started = _now()
-        write_record(self.record, self._folder)
-        for listener in self._listeners:
-            listener.started(self.record)
+        write_record(self.record, self._folder)  # a disk that is full already is an error
+        self._tell(lambda listener: listener.started(self.record))
 
     def end(self, status: SweepStatus) -> None:
         """Write the last record: what did not end is where a later run would go on."""
@@ -95,20 +101,19 @@ class SweepObserver(Callback):
                 trial.state = TrialState.PAUSED
         self.record.status = status
         self.record.ended = _now()
-        write_record(self.record, self._folder)
-        for listener in self._listeners:
-            listener.ended(self.record)
+        self._write()
+        self._tell(lambda listener: listener.ended(self.record))
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Refresh the record about once a second."""
         self._last_trials = trials
+        self._notice_stopped()
         begun = time.monotonic()
         if begun < self._next_refresh:
             return
         self._sync()
-        write_record(self.record, self._folder)
-        for listener in self._listeners:
-            listener.refreshed(self.record)
+        self._write()
+        self._tell(lambda listener: listener.refreshed(self.record))
         # With thousands of trials the file is large: never spend over a
         # twentieth of the event loop's time on it.
         spent = time.monotonic() - begun
@@ -116,7 +121,10 @@ class SweepObserver(Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **i: Any) -> None:
         """Note that a trial runs."""
-        self._set_state(self._record_of(trial), TrialState.RUNNING)
+        record = self._record_of(trial)
+        record.params = self._space.active(trial.config)  # a scheduler may have changed them
+        self._running[record.id] = trial
+        self._set_state(record, TrialState.RUNNING)
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **i: Any
@@ -125,9 +133,8 @@ class SweepObserver(Callback):
         self._check(result)
         record = self._record_of(trial)
         self.record.add_report(record, own_metrics(result))
-        record.result = result.get("result", record.result)
-        for listener in self._listeners:
-            listener.reported(self.record, record)
+        record.result = result.get(RESULT, record.result)
+        self._tell(lambda listener: listener.reported(self.record, record))
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **i: Any
@@ -155,8 +162,33 @@ class SweepObserver(Callback):
         if record.state is state:
             return
         record.state = state
-        for listener in self._listeners:
-            listener.changed(self.record, record)
+        self._tell(lambda listener: listener.changed(self.record, record))
+
+    def _tell(self, call: Callable[[SweepListener], None]) -> None:
+        """Tell every listener; one that fails is not told again: it cannot harm the sweep."""
+        for listener in list(self._listeners):
+            try:
+                call(listener)
+            except Exception as error:
+                self._listeners.remove(listener)
+                _log.warning("%s fails and is left out: %s", type(listener).__name__, error)
+
+    def _write(self) -> None:
+        """Write the record; a disk that is full for a while must not end the sweep."""
+        try:
+            write_record(self.record, self._folder)
+        except OSError as error:
+            if not self._has_warned:
+                _log.warning("%s cannot be written: %s", self._folder / RECORD_FILE, error)
+            self._has_warned = True
+
+    def _notice_stopped(self) -> None:
+        """Learn of trials that ended with the whole sweep: Tune does not announce those."""
+        for name, trial in list(self._running.items()):
+            if trial.status != Trial.RUNNING:
+                del self._running[name]
+            if trial.status == Trial.TERMINATED and not self.record.trials[name].state.is_final:
+                self._set_state(self.record.trials[name], TrialState.STOPPED)
 
     def _sync(self) -> None:
         """Learn of trials that are new, paused or waiting: Tune announces none of it."""
@@ -168,7 +200,7 @@ class SweepObserver(Callback):
 
 def own_metrics(result: dict[str, Any]) -> dict[str, Any]:
     """Return what a trial itself reported, without what Tune adds to each result."""
-    kept = {key: value for key, value in result.items() if key not in _TUNE_KEYS}
+    kept = {key: value for key, value in result.items() if key not in _NO_METRICS}
     return kept | {TRAINING_ITERATION: result.get(TRAINING_ITERATION)}
 
 

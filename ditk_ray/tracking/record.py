@@ -6,16 +6,17 @@ never half-written.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from numbers import Real
 from pathlib import Path
 from typing import Any
+
+from ditk_ray.config.jsonable import json_text
 
 VERSION = 1
 RECORD_FILE = "sweep.json"
@@ -91,6 +92,10 @@ class SweepRecord:
         value = trial.best_metrics.get(self.metric)
         return float(value) if isinstance(value, Real) and math.isfinite(value) else None
 
+    def is_better(self, score: float, other: float) -> bool:
+        """Say whether a score beats another one."""
+        return score > other if self.mode == "max" else score < other
+
     def counts(self) -> Counter[TrialState]:
         """Return how many trials are in each state."""
         return Counter(trial.state for trial in self.trials.values())
@@ -121,7 +126,7 @@ class SweepRecord:
 
 def write_record(record: SweepRecord, folder: Path) -> None:
     """Replace `sweep.json` in one step."""
-    write_whole(folder / RECORD_FILE, json.dumps(_finite(record.as_dict()), indent=1, default=str))
+    write_whole(folder / RECORD_FILE, json_text(record.as_dict(), indent=1))
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -132,16 +137,3 @@ def write_whole(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not know, by None, and numpy's values."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-        return [_finite(item) for item in value]
-    return value
