@@ -2,8 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-# The one place that says which torch: make setup TORCH=torch==2.13.0+cu130
-TORCH ?= torch==2.13.0
+# Which torch to install; scripts/setup_env.sh has the default and remembers a choice.
+TORCH ?=
 PYTHON ?= python3
 VENV ?= .venv
 JOB ?= CartpoleDQNJobCfg

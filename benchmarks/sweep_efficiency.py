@@ -1,11 +1,13 @@
 """How much of a machine's time a sweep turns into training.
 
 The same CartPole trials, of equal environment steps and without early stop, are
-run by four contestants, interleaved in rounds because machines drift:
+run by these contestants, interleaved in rounds because machines drift:
 
   limit        a pool of warm processes, one for each core, running
                `serial_pipeline` back to back: no tuning, no isolation
   ditk_ray     this project, from `tuner.fit` to its end
+  limit_quick  the limit once more, with this project's quick way to save DI-engine's
+               config: the formatter that it replaces takes two seconds of a trial
   ray_tune     stock Ray Tune: a function trainable and Tune's defaults
   new_process  a new process for every trial, as LightTuner and Isaac Lab do
 
@@ -87,14 +89,27 @@ def silence() -> None:
     os.dup2(nowhere, 2)
 
 
-def run_limit(trials: int, steps: int, folder: Path) -> float:
+def run_limit(
+    trials: int, steps: int, folder: Path, prepare: Callable[[str], None] = warm_up
+) -> float:
     os.environ.update(ONE_THREAD)
     context = multiprocessing.get_context("spawn")
-    with context.Pool(os.cpu_count(), warm_up, (str(folder),)) as pool:
+    with context.Pool(os.cpu_count(), prepare, (str(folder),)) as pool:
         pool.map(time.sleep, [1.0] * (os.cpu_count() or 1), chunksize=1)  # all are up
         begun = time.monotonic()
         pool.map(train_in_fresh_folder, [(steps, str(folder))] * trials, chunksize=1)
         return time.monotonic() - begun
+
+
+def warm_up_quick(parent: str) -> None:
+    from ditk_ray.trial.quick_config_save import install_quick_save
+
+    warm_up(parent)
+    install_quick_save()
+
+
+def run_limit_quick(trials: int, steps: int, folder: Path) -> float:
+    return run_limit(trials, steps, folder, warm_up_quick)
 
 
 def run_ditk_ray(trials: int, steps: int, folder: Path) -> float:
@@ -226,6 +241,7 @@ def measure(trials: int, steps: int, rounds: int, names: list[str]) -> list[Cont
     contestants = [
         Contestant("limit", run_limit, is_pool_worker),
         Contestant("ditk_ray", run_ditk_ray, is_forked_trial),
+        Contestant("limit_quick", run_limit_quick, is_pool_worker),
         Contestant("ray_tune", run_ray_tune, is_tune_worker),
         Contestant("new_process", run_new_process, is_own_process),
     ]
@@ -264,7 +280,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000, help="environment steps of a trial")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--format", choices=["table", "json"], default="table")
-    names = ["limit", "ditk_ray", "ray_tune", "new_process"]
+    names = ["limit", "ditk_ray", "limit_quick", "ray_tune", "new_process"]
     parser.add_argument("--only", nargs="*", choices=names, default=names, help="fewer contestants")
     given = parser.parse_args()
     quiet_ray()

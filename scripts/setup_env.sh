@@ -5,14 +5,14 @@
 #
 # Doing it again does nothing, unless what it installs has changed. Settings, all
 # by environment variable:
-#   TORCH    the torch requirement             (default: torch==2.13.0)
+#   TORCH    the torch requirement             (default: what was chosen last, else torch==2.13.0)
 #   PYTHON   the interpreter to start from     (default: python3)
 #   EXTRAS   the project's extras to install   (default: engine,dev)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${1:-$root/.venv}
-torch=${TORCH:-torch==2.13.0}
+torch=${TORCH:-$(cat "$venv/.ditk_ray_torch" 2>/dev/null || echo torch==2.13.0)}
 python=${PYTHON:-python3}
 extras=${EXTRAS:-engine,dev}
 # DI-engine's own pins (wandb, setuptools, flask, werkzeug) break Ray's dashboard
@@ -63,5 +63,6 @@ for name in names:
     module = importlib.import_module(name)
     print(f"[setup]     {name} {getattr(module, '__version__', '')}")
 PY
+printf '%s\n' "$torch" > "$venv/.ditk_ray_torch"
 printf '%s\n' "$wanted" > "$stamp"
 say "done in $((SECONDS - started)) s; use it with: source $(realpath --relative-to=. "$venv")/bin/activate"

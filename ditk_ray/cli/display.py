@@ -18,6 +18,8 @@ from ditk_ray.tracking.observer import SweepListener
 from ditk_ray.tracking.record import SweepRecord, TrialRecord, TrialState
 
 HEARTBEAT_SECONDS = 60.0
+BEST_SECONDS = 5.0
+"""How often a new best score is worth a line; at first each evaluation beats the last."""
 
 
 def build_display(sweep: PreparedSweep) -> tuple[list[SweepListener], Any]:
@@ -53,6 +55,7 @@ class PlainDisplay:
         self._started = time.monotonic()
         self._spoke = self._started
         self._best: float | None = None
+        self._spoke_of_best = 0.0
 
     def started(self, record: SweepRecord) -> None:
         """Say that the sweep starts."""
@@ -61,12 +64,14 @@ class PlainDisplay:
 
     def reported(self, record: SweepRecord, trial: TrialRecord) -> None:
         """Say when the best score of the sweep is beaten."""
-        best = record.best()
-        score = record.score(best) if best else None
-        if best is not None and score is not None and score != self._best:
-            self._best = score
-            steps = best.best_metrics.get("env_step", "?")
-            self._say(f"{best.id} has the best {record.metric}: {show_value(score)}, {steps} steps")
+        score = record.score(trial)
+        if score is None or (self._best is not None and not record.is_better(score, self._best)):
+            return
+        self._best = score
+        if time.monotonic() - self._spoke_of_best > BEST_SECONDS:
+            self._spoke_of_best = time.monotonic()
+            steps = trial.best_metrics.get("env_step", "?")
+            self._say(f"{trial.id} leads: {record.metric} {show_value(score)}, {steps} steps")
 
     def changed(self, record: SweepRecord, trial: TrialRecord) -> None:
         """Say that a trial started or ended."""
@@ -136,7 +141,8 @@ class LiveDisplay:
         if best is not None:
             score = show_value(record.score(best))
             params = show_params(best.params)
-            lines.append(Text(f"best {record.metric} {score}  {best.id}  {params}", style="green"))
+            text = f"best {record.metric} {score}  {best.id}  {params}"
+            lines.append(Text(text, style="green", no_wrap=True, overflow="ellipsis"))
         return Group(*lines, trial_table(record, self._rows(record)))
 
     def _rows(self, record: SweepRecord) -> list[TrialRecord]:

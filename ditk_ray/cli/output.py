@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ditk_ray.config.entries import entry_name
+from ditk_ray.config.jsonable import json_text
 from ditk_ray.config.quantities import show_seconds
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def print_jobs(jobs: Sequence[JobEntry], form: str) -> None:
     """Print the jobs that can be run."""
     if form == "json":
         rows = [{"name": j.name, "file": str(j.file), "summary": j.summary} for j in jobs]
-        print(json.dumps(rows, indent=1))
+        print(json_text(rows, indent=1))
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("class", "what it does", "file"):
@@ -71,7 +72,7 @@ def print_plan(sweep: PreparedSweep, form: str) -> None:
     plan = {
         "name": sweep.name,
         "job": job.name,
-        "entry": job.entry if isinstance(job.entry, str) else job.entry.__name__,
+        "entry": entry_name(job.entry),
         "metric": job.metric,
         "mode": job.mode,
         "trials": sweep.trial_count,
@@ -84,7 +85,7 @@ def print_plan(sweep: PreparedSweep, form: str) -> None:
         "space": parameters,
     }
     if form == "json":
-        print(json.dumps(plan, indent=1))
+        print(json_text(plan, indent=1))
         return
     out = console()
     out.print(f"{job.name}: {plan['entry']}, {job.mode} {job.metric}", style="bold")
@@ -92,7 +93,7 @@ def print_plan(sweep: PreparedSweep, form: str) -> None:
     out.print(
         f"{sweep.trial_count} trials, {sweep.concurrency} at once (in {waves} rounds), "
         f"each with {sweep.resources}"
-        + (f", on {len(job.seeds)} seeds" if len(job.seeds) > 1 else "")
+        + (f", which {len(job.seeds)} seeds share" if len(job.seeds) > 1 else "")
     )
     for node in sweep.nodes:
         out.print(f"  {node}: holds {node.holds(sweep.resources)} at once")
@@ -109,7 +110,7 @@ def print_summary(outcome: SweepOutcome, form: str) -> None:
     """Print how a sweep ended."""
     record = outcome.record
     if form == "json":
-        print(json.dumps(record.as_dict(), indent=1, default=str))
+        print(json_text(record.as_dict(), indent=1))
         return
     out = console()
     out.print()
@@ -178,10 +179,11 @@ def _trial_table(record: SweepRecord) -> Table:
 def trial_table(record: SweepRecord, trials: Sequence[TrialRecord]) -> Table:
     """Return a table with a row for each of the trials."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("trial", no_wrap=True)
-    table.add_column("state", no_wrap=True)
+    # Where the terminal is narrow, the parameters are cut and nothing else.
+    table.add_column("trial", no_wrap=True, min_width=11)
+    table.add_column("state", no_wrap=True, min_width=9)
     for heading in (f"best {record.metric}", "env_step", "time"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True, min_width=max(7, len(heading)))
     table.add_column("parameters", overflow="ellipsis", no_wrap=True)
     for trial in trials:
         score = record.score(trial)
@@ -204,8 +206,10 @@ def _order(record: SweepRecord, trial: TrialRecord) -> float:
 
 
 def _show_domain(domain: Any) -> str:
-    from ditk_ray.config.space import is_grid
+    from ditk_ray.config.space import is_domain, is_grid
 
+    if not is_domain(domain):
+        return f"always {domain!r}"
     if is_grid(domain):
         return f"grid {domain['grid_search']}"
     categories = getattr(domain, "categories", None)
@@ -216,9 +220,7 @@ def _show_domain(domain: Any) -> str:
         kind = type(domain).__name__.lower()
         sampler = type(domain.get_sampler()).__name__.strip("_").lower()
         return f"{kind}, {sampler}, {show_value(bounds[0])} to {show_value(bounds[1])}"
-    if hasattr(domain, "sample"):
-        return "a function" if hasattr(domain, "func") else str(domain)
-    return f"always {domain!r}"
+    return "a function" if hasattr(domain, "func") else str(domain)
 
 
 def _short(path: Path) -> str:

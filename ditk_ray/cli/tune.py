@@ -72,7 +72,12 @@ def add_command(commands: Any) -> None:
     change.add_argument(
         "--repeat_run_count", metavar="N", type=_positive, help="run each trial on N seeds"
     )
-    change.add_argument("--seed", type=int, metavar="N", help="for the sampling and the trials")
+    change.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="for the sampling and the trials (a searcher of your own has its own)",
+    )
     change.add_argument(
         "--set",
         action="append",

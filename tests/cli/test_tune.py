@@ -99,6 +99,23 @@ def test_nothing_answering_at_the_address_is_said_at_once(capsys, jobs):
     assert "nothing answers at 127.0.0.1:1" in message
 
 
+def test_ray_clients_address_is_refused_with_what_to_give_instead(capsys, jobs):
+    command = ["--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg"]
+    assert "HOST:6379" in refused(capsys, *command, "--ray_address", "ray://127.0.0.1:10001")
+
+
+@pytest.mark.engine
+def test_a_mistake_found_while_di_engine_is_still_importing_prints_no_traceback(cli, tmp_path):
+    (tmp_path / "job.py").write_text(
+        "from ditk_ray import JobCfg\nclass A(JobCfg):\n    config = 'no_such_config.py'\n"
+    )
+    for _ in range(3):
+        shown = cli("tune", "--cfg_file", "job.py")
+        assert shown.returncode == 2
+        assert "no such file" in shown.stderr
+        assert "Traceback" not in shown.stderr
+
+
 def test_an_unknown_flag_suggests_the_right_one(capsys):
     with pytest.raises(SystemExit) as left:
         main(["tune", "--num_sample", "3"])
@@ -200,6 +217,20 @@ def test_an_interrupted_sweep_ends_cleanly_and_says_so(number, tmp_path, jobs):
     assert record["status"] == "interrupted"
     assert {trial["state"] for trial in record["trials"]} == {"paused"}
     assert processes_in(tmp_path) == []
+
+
+@pytest.mark.ray
+def test_a_sweep_under_nohup_outlives_its_terminal(tmp_path, jobs):
+    command = ["nohup", str(Path(sys.executable).with_name("ditk-ray")), "tune"]
+    command += ["--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg", "--name", "detached"]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    folder = tmp_path / "ditk_ray_results/detached"
+    wait_until((folder / "sweep.json").exists, 90, "the sweep to start")
+    running.send_signal(signal.SIGHUP)
+    assert running.wait(90) == 0
+    assert json.loads((folder / "sweep.json").read_text())["status"] == "finished"
 
 
 @pytest.mark.ray
