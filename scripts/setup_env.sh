@@ -37,7 +37,8 @@ fi
 started=$SECONDS
 say "1/5 virtual environment in $venv ($("$python" --version))"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-pip() { "$venv/bin/python" -m pip --disable-pip-version-check install --quiet "$@"; }
+# Twice quiet: errors are shown, warnings about mirrors and the like are not.
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check install --quiet --quiet "$@"; }
 pip --upgrade pip
 
 say "2/5 $torch (set TORCH=... for another)"
