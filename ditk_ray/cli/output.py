@@ -126,7 +126,8 @@ def count_line(record: SweepRecord) -> str:
     """Write how many trials are in each state."""
     counts = record.counts()
     shown = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
-    return f"{len(record.trials)} trials: {shown}" if counts else "no trial yet"
+    number = len(record.trials)
+    return f"{number} trial{'s' if number != 1 else ''}: {shown}" if counts else "no trial yet"
 
 
 def tail(log: Path, lines: int = _TAIL_LINES) -> list[str]:
