@@ -170,7 +170,6 @@ def _options(given: argparse.Namespace) -> SweepOptions:
         ray_address=given.ray_address,
         num_workers_per_node=given.num_workers_per_node,
         seed=given.seed,
-        mlflow_uri=given.mlflow_uri,
     )
 
 

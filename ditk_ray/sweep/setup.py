@@ -43,7 +43,6 @@ class SweepOptions:
     ray_address: str | None = None
     num_workers_per_node: int | None = None
     seed: int | None = None
-    mlflow_uri: str | None = None
 
 
 @dataclass(frozen=True)

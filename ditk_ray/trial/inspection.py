@@ -67,8 +67,8 @@ def _answer(config: EngineConfig, call: EntryCall, channel: Channel) -> None:
             problems.append(Problem("config", what))
     channel.send(
         "inspection",
-        main=_jsonable(main),
-        create=_jsonable(dotted.merged(_CREATE_KEYS, config.create)),
+        main=_known_values(main),
+        create=_known_values(dotted.merged(_CREATE_KEYS, config.create)),
         problems=[vars(problem) for problem in problems],
     )
 
@@ -149,11 +149,12 @@ _NEEDED: Mapping[str, str] = {
 }
 
 
-def _jsonable(value: Any) -> Any:
+def _known_values(value: Any) -> Any:
+    """Return a tree as JSON; what has no JSON is known to be there, with no value to compare."""
     if isinstance(value, Mapping):
-        return {str(key): _jsonable(item) for key, item in value.items()}
+        return {str(key): _known_values(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_jsonable(item) for item in value]
+        return [_known_values(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return None
