@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.text import Text
 from ditk_ray.config.entries import entry_name
 from ditk_ray.config.jsonable import json_text
 from ditk_ray.config.quantities import show_seconds
+from ditk_ray.tracking.logs import split_error, tail
 
 if TYPE_CHECKING:
     from ditk_ray.config.job_files import JobEntry
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from ditk_ray.sweep.setup import PreparedSweep
     from ditk_ray.tracking.record import SweepRecord, TrialRecord
 
-_LOG = re.compile(r" \[log: (.*)\]$")
-_TAIL_LINES = 12
-_FAILURES_SHOWN = 3
-_ROWS_SHOWN = 20
+FAILURES_SHOWN = 3
+ROWS_SHOWN = 20
 _PIPE_WIDTH = 160
 
 
@@ -46,6 +44,12 @@ def show_value(value: Any) -> str:
     return str(value)
 
 
+def show_steps(metrics: Mapping[str, Any]) -> str:
+    """Write the environment steps of a report; the mean over several seeds is a float."""
+    steps = metrics.get("env_step")
+    return f"{steps:.0f}" if isinstance(steps, (int, float)) else "-"
+
+
 def show_params(params: Mapping[str, Any]) -> str:
     """Write parameters in one line, each by the last part of its path."""
     return " ".join(f"{name.rpartition('.')[2]}={show_value(v)}" for name, v in params.items())
@@ -61,14 +65,16 @@ def print_jobs(jobs: Sequence[JobEntry], form: str) -> None:
     for heading in ("class", "what it does", "file"):
         table.add_column(heading)
     for job in jobs:
-        table.add_row(job.name, job.summary, _short(job.file))
+        table.add_row(job.name, job.summary, short_path(job.file))
     console().print(table)
 
 
 def print_plan(sweep: PreparedSweep, form: str) -> None:
     """Print what a sweep would do."""
+    from ditk_ray.config.space_description import describe_space, show_description
+
     job = sweep.job
-    parameters = {item.name: _show_domain(item.domain) for item in job.space.parameters}
+    parameters = {name: show_description(item) for name, item in describe_space(job.space).items()}
     plan = {
         "name": sweep.name,
         "job": job.name,
@@ -116,10 +122,12 @@ def print_summary(outcome: SweepOutcome, form: str) -> None:
     out.print()
     took = show_seconds(outcome.seconds)
     out.print(f"{record.name}: {record.status} in {took}; {count_line(record)}", style="bold")
-    out.print(_trial_table(record))
+    out.print(trial_table(record, ranked(record)[:ROWS_SHOWN]))
     _print_best(outcome, out)
-    _print_failures(record, out)
-    out.print(f"everything is in {_short(outcome.folder)} (sweep.json, a folder for each trial)")
+    print_failures(record, out)
+    out.print(
+        f"everything is in {short_path(outcome.folder)} (sweep.json, a folder for each trial)"
+    )
 
 
 def count_line(record: SweepRecord) -> str:
@@ -130,51 +138,43 @@ def count_line(record: SweepRecord) -> str:
     return f"{number} trial{'s' if number != 1 else ''}: {shown}" if counts else "no trial yet"
 
 
-def tail(log: Path, lines: int = _TAIL_LINES) -> list[str]:
-    """Return the end of a log, read from its end: logs grow large."""
-    try:
-        with log.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - 16384))
-            return file.read().decode(errors="replace").splitlines()[-lines:]
-    except OSError:
-        return []
-
-
 def _print_best(outcome: SweepOutcome, out: Console) -> None:
     record = outcome.record
     best = record.best()
     if best is None:
         out.print("no trial got a score", style="red")
         return
-    steps = best.best_metrics.get("env_step")
-    at = f" at {steps} environment steps" if steps is not None else ""
-    out.print(
-        f"best: {best.id}, {record.metric} {show_value(record.score(best))}{at}", style="green"
-    )
+    out.print(Text(f"best: {score_line(record, best)}", style="green"))
     for name, value in best.params.items():
         out.print(f"    {name} = {show_value(value)}")
     if outcome.best_config:
-        out.print(f"run it again: python {_short(outcome.best_config)}")
+        out.print(f"run it again: python {short_path(outcome.best_config)}")
 
 
-def _print_failures(record: SweepRecord, out: Console) -> None:
+def score_line(record: SweepRecord, trial: TrialRecord) -> str:
+    """Write a trial's score, and after how many steps it had it."""
+    has_steps = trial.best_metrics.get("env_step") is not None
+    at = f" at {show_steps(trial.best_metrics)} environment steps" if has_steps else ""
+    return f"{trial.id}, {record.metric} {show_value(record.score(trial))}{at}"
+
+
+def print_failures(record: SweepRecord, out: Console, limit: int | None = FAILURES_SHOWN) -> None:
+    """Print why trials failed, with the end of their logs."""
     failed = [trial for trial in record.trials.values() if trial.error]
-    for trial in failed[:_FAILURES_SHOWN]:
-        error = trial.error or ""
-        out.print(f"{trial.id} failed: {_LOG.sub('', error)}", style="red", markup=False)
-        log = _LOG.search(error)
-        for line in tail(Path(log[1])) if log else []:
+    for trial in failed[:limit]:
+        error, log = split_error(trial)
+        out.print(f"{trial.id} failed: {error}", style="red", markup=False)
+        for line in tail(log) if log else []:
             out.print(Text(f"    | {line.rstrip()}"))
         if log:
-            out.print(f"    its whole log: {_short(Path(log[1]))}")
-    if len(failed) > _FAILURES_SHOWN:
-        out.print(f"... and {len(failed) - _FAILURES_SHOWN} more failed trials, see sweep.json")
+            out.print(f"    its whole log: {short_path(log)}")
+    if limit is not None and len(failed) > limit:
+        out.print(f"... and {len(failed) - limit} more failed trials, see sweep.json")
 
 
-def _trial_table(record: SweepRecord) -> Table:
-    trials = sorted(record.trials.values(), key=lambda trial: _order(record, trial))
-    return trial_table(record, trials[:_ROWS_SHOWN])
+def ranked(record: SweepRecord) -> list[TrialRecord]:
+    """Return all trials, the best first and those without a score last."""
+    return sorted(record.trials.values(), key=lambda trial: _order(record, trial))
 
 
 def trial_table(record: SweepRecord, trials: Sequence[TrialRecord]) -> Table:
@@ -192,39 +192,23 @@ def trial_table(record: SweepRecord, trials: Sequence[TrialRecord]) -> Table:
             trial.id,
             trial.state,
             "-" if score is None else show_value(score),
-            str(trial.metrics.get("env_step", "-")),
+            show_steps(trial.metrics),
             f"{trial.metrics['time']:.1f}s" if "time" in trial.metrics else "-",
-            show_params(trial.params),
+            Text(show_params(trial.params)),  # brackets in a value are no markup
         )
     return table
 
 
-def _order(record: SweepRecord, trial: TrialRecord) -> float:
+def _order(record: SweepRecord, trial: TrialRecord) -> tuple[float, float]:
     score = record.score(trial)
     if score is None:
-        return float("inf")
-    return -score if record.mode == "max" else score
+        return float("inf"), 0.0
+    # Of equals, the one with fewest steps: as the record's own best trial.
+    return -score if record.mode == "max" else score, trial.best_metrics.get("env_step") or 0
 
 
-def _show_domain(domain: Any) -> str:
-    from ditk_ray.config.space import is_domain, is_grid
-
-    if not is_domain(domain):
-        return f"always {domain!r}"
-    if is_grid(domain):
-        return f"grid {domain['grid_search']}"
-    categories = getattr(domain, "categories", None)
-    if categories is not None:
-        return f"choice {list(categories)}"
-    bounds = getattr(domain, "lower", None), getattr(domain, "upper", None)
-    if None not in bounds:
-        kind = type(domain).__name__.lower()
-        sampler = type(domain.get_sampler()).__name__.strip("_").lower()
-        return f"{kind}, {sampler}, {show_value(bounds[0])} to {show_value(bounds[1])}"
-    return "a function" if hasattr(domain, "func") else str(domain)
-
-
-def _short(path: Path) -> str:
+def short_path(path: Path) -> str:
+    """Write a path relative to the working directory where it is below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

@@ -101,8 +101,8 @@ def _text(value: Any) -> str:
 
 
 def _main_block(call: EntryCall) -> str:
+    """Return the function that trains the config with a seed, and a call of it."""
     given = entry_arguments(call.entry, call.arguments)
-    arguments = "".join(f", {key}={_argument(value)}" for key, value in given.items())
     if isinstance(call.entry, str):
         function = entry_function_name(call.entry)
         how = f"from ding.entry import {function}"
@@ -111,10 +111,16 @@ def _main_block(call: EntryCall) -> str:
         if not function.isidentifier():
             return f'if __name__ == "__main__":\n    raise SystemExit({_NAMELESS!r})\n'
         how = _from_file(function, call.home) if call.home else _from_module(call.entry)
+    parameter = f"seed={_argument(given.pop('seed'))}" if "seed" in given else ""
+    arguments = [parameter and "seed=seed"]
+    arguments += [f"{key}={_argument(value)}" for key, value in given.items()]
+    shown = "".join(f", {item}" for item in arguments if item)
     return (
-        'if __name__ == "__main__":\n'
+        f"def train({parameter}):\n"
         f"    {how}\n\n"
-        f"    {function}((main_config, create_config){arguments})\n"
+        f"    return {function}((main_config, create_config){shown})\n\n\n"
+        'if __name__ == "__main__":\n'
+        "    train()\n"
     )
 
 

@@ -27,3 +27,8 @@ def jsonable(value: Any) -> Any:
 def json_text(value: Any, indent: int | None = None) -> str:
     """Return a value as JSON."""
     return json.dumps(jsonable(value), indent=indent, default=str)
+
+
+def plain(value: Any) -> Any:
+    """Return numpy's values as Python's, the rest as text; for `json.dumps(default=...)`."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

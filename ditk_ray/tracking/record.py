@@ -6,17 +6,20 @@ never half-written.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from enum import StrEnum
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from ditk_ray.config.jsonable import json_text
+from ditk_ray.errors import BadConfigError, Problem
 
 VERSION = 1
 RECORD_FILE = "sweep.json"
@@ -61,6 +64,22 @@ class TrialRecord:
     error: str | None = None
     result: Any = None
     reports: int = 0
+    attempt: int = 0
+    node: str | None = None
+    started: str | None = None
+    ended: str | None = None
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    """What a scheduler made of `params` on the way: `{env_step, params}`, oldest first."""
+
+    def set_params(self, params: dict[str, Any]) -> bool:
+        """Take the parameters it goes on with; say whether a scheduler has changed them."""
+        if params == self.params:
+            return False
+        step = self.metrics.get("env_step") or 0
+        self.changes = self.changes or [{"env_step": 0, "params": self.params}]
+        self.changes.append({"env_step": step, "params": params})
+        self.params = params
+        return True
 
 
 @dataclass
@@ -73,6 +92,8 @@ class SweepRecord:
     status: SweepStatus = SweepStatus.RUNNING
     started: str = ""
     ended: str | None = None
+    job: dict[str, Any] = field(default_factory=dict)
+    """What was asked for: the `JobCfg` and its space as plain data."""
     trials: dict[str, TrialRecord] = field(default_factory=dict)
 
     def add_report(self, trial: TrialRecord, metrics: dict[str, Any]) -> None:
@@ -119,14 +140,52 @@ class SweepRecord:
             "started": self.started,
             "ended": self.ended,
             "counts": {state: number for state, number in self.counts().items() if number},
+            "job": self.job,
             "best": best and {**vars(best), "score": self.score(best)},
             "trials": [vars(trial) for trial in self.trials.values()],
         }
 
 
+def read_record(folder: Path) -> SweepRecord:
+    """Read `sweep.json`; trials are where they are now, should the folder have been moved.
+
+    Raises `BadConfigError` if there is none, or if it is from a later version.
+    """
+    path = folder / RECORD_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["version"] > VERSION:
+            what = f"is of format {data['version']}; this version of ditk_ray reads {VERSION}"
+            raise BadConfigError(Problem(str(path), what, "update ditk_ray"))
+        return _from_dict(data, folder)
+    except FileNotFoundError as error:
+        hint = "a sweep's folder has a file of that name"
+        raise BadConfigError(Problem(str(path), "there is no such file", hint)) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = f"cannot be read: {type(error).__name__}: {error}"
+        raise BadConfigError(Problem(str(path), what)) from error
+
+
+def _from_dict(data: Mapping[str, Any], folder: Path) -> SweepRecord:
+    known = {item.name for item in fields(TrialRecord)}
+    trials = {}
+    for row in data["trials"]:
+        values = {key: value for key, value in row.items() if key in known}
+        values |= {"state": TrialState(row["state"]), "dir": str(folder / row["id"])}
+        trials[row["id"]] = TrialRecord(**values)
+    status = SweepStatus(data["status"])
+    plain = {key: data[key] for key in ("name", "metric", "mode", "started", "ended")}
+    return SweepRecord(**plain, status=status, job=data.get("job", {}), trials=trials)
+
+
 def write_record(record: SweepRecord, folder: Path) -> None:
     """Replace `sweep.json` in one step."""
     write_whole(folder / RECORD_FILE, json_text(record.as_dict(), indent=1))
+
+
+def now() -> str:
+    """Return the time as records have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -20,7 +20,14 @@ from ditk_ray.config.jsonable import json_text
 from ditk_ray.errors import TrialFailedError, TrialTimeoutError
 from ditk_ray.trial.channel import Message
 from ditk_ray.trial.result import UnreadableResultError, read_result
-from ditk_ray.trial.spec import CONFIG_FILE, METRICS_FILE, RESULT_FILE, Attempt, TrialPlan
+from ditk_ray.trial.spec import (
+    CONFIG_FILE,
+    METRICS_FILE,
+    RESULT_FILE,
+    RESULT_VALUE_FILE,
+    Attempt,
+    TrialPlan,
+)
 from ditk_ray.trial.training import train
 from ditk_ray.trial.warm_node import NodeProcess, WarmNode
 
@@ -32,6 +39,9 @@ ENDED = "ditk_ray_ended"
 
 RESULT = "ditk_ray_result"
 """The key of the value that DI-engine pickled, in a trial's last report."""
+
+ATTEMPT = "ditk_ray_attempt"
+"""The key of the number of the attempt that a report is from."""
 
 Metrics = dict[str, Any]
 
@@ -76,7 +86,8 @@ class SerialRun:
         title = f"A trial of {plan.sweep_folder.name}: {folder.name}."
         text = render_config(config, plan.call_of(plan.seeds[0]), title)
         (folder / CONFIG_FILE).write_text(text)
-        base = _next_attempt(folder)
+        self.attempt = _next_attempt(folder)
+        base = folder / f"attempt_{self.attempt}"
         self._runs: list[_SeedRun] = []
         for seed in plan.seeds:
             attempt = Attempt(
@@ -208,6 +219,8 @@ class SerialRun:
             metrics[key] = float(np.mean([item.get(key, np.nan) for item in returned]))
         values = [self._keep_result(run) for run in self._runs]
         metrics[RESULT] = values[0] if len(values) == 1 else values
+        if any(run.result for run in self._runs):
+            (self.folder / RESULT_VALUE_FILE).write_text(json_text(metrics[RESULT], indent=1))
         return self._record({**metrics, ENDED: "training"})
 
     def _keep_result(self, run: _SeedRun) -> Any:
@@ -220,7 +233,7 @@ class SerialRun:
         try:
             return read_result(kept)
         except UnreadableResultError as error:
-            return f"unreadable: {error}"
+            return {"unreadable": str(error)}
 
     def _aggregate(self, index: int) -> Metrics:
         """Return the means over the seeds at their evaluation number `index`."""
@@ -241,15 +254,15 @@ class SerialRun:
 
     def _record(self, metrics: Metrics) -> Metrics:
         with (self.folder / METRICS_FILE).open("a") as file:
-            file.write(json_text(metrics) + "\n")
+            file.write(json_text({**metrics, ATTEMPT: self.attempt}) + "\n")
         return metrics
 
 
-def _next_attempt(folder: Path) -> Path:
+def _next_attempt(folder: Path) -> int:
     number = 0
     while (folder / f"attempt_{number}").exists():
         number += 1
-    return folder / f"attempt_{number}"
+    return number
 
 
 def _checkpoint_of(folder: Path | None, seed: int) -> Path | None:

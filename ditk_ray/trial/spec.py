@@ -14,6 +14,7 @@ from ditk_ray.config.space import SearchSpace
 
 METRICS_FILE = "metrics.jsonl"
 RESULT_FILE = "result.pkl"
+RESULT_VALUE_FILE = "result.json"
 CONFIG_FILE = "config.py"
 LOG_FILE = "log.txt"
 

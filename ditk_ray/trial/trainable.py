@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from ditk_ray.trial.serial_run import ENDED, Metrics, SerialRun, checkpoint_name
+from ditk_ray.trial.serial_run import ATTEMPT, ENDED, Metrics, SerialRun, checkpoint_name
 from ditk_ray.trial.shipping import Shipped
 from ditk_ray.trial.spec import TrialPlan
 from ditk_ray.trial.warm_node import WarmNode
@@ -49,7 +49,7 @@ class TrialTrainable(tune.Trainable):
         report = self._run.next_report()
         if ENDED in report:
             self._run.close()  # kept for Tune, which may save a checkpoint next
-        return {**report, tune.result.DONE: ENDED in report}
+        return {**report, ATTEMPT: self._run.attempt, tune.result.DONE: ENDED in report}
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take over another trial, after ending whatever is left of this one."""

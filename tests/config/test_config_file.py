@@ -191,7 +191,7 @@ def test_a_function_without_a_name_is_not_called_but_explained():
 def test_entries_that_learn_from_data_have_their_own_name_for_the_limit():
     call = EntryCall("serial_bc", {"seed": 3, "max_train_iter": 5})
     text = render_config(EngineConfig({}, {}), call, "A trial")
-    assert "serial_pipeline_bc((main_config, create_config), seed=3, max_iter=5)" in text
+    assert "serial_pipeline_bc((main_config, create_config), seed=seed, max_iter=5)" in text
 
 
 def test_a_users_function_finds_the_modules_beside_its_file(tmp_path):
@@ -216,21 +216,22 @@ def test_a_users_function_finds_the_modules_beside_its_file(tmp_path):
         ("serial_trex", "serial_pipeline_preference_based_irl"),
     ],
 )
-def test_the_main_block_calls_the_entry_with_its_arguments(tmp_path, entry, function):
+def test_a_written_file_trains_by_its_entry_with_its_arguments(tmp_path, entry, function):
     call = EntryCall(entry, {"seed": 3, "max_env_step": 100, "limit": math.inf})
-    block = main_block(written(tmp_path, EngineConfig({}, {}), call))
+    training = train_function(written(tmp_path, EngineConfig({}, {}), call))
 
-    assert ast.unparse(block.body[0]) == f"from ding.entry import {function}"
-    assert ast.unparse(block.body[1]) == (
-        f"{function}((main_config, create_config), seed=3, max_env_step=100, limit=float('inf'))"
-    )
+    assert ast.unparse(training.args) == "seed=3"
+    assert ast.unparse(training.body[0]) == f"from ding.entry import {function}"
+    arguments = "(main_config, create_config), seed=seed, max_env_step=100, limit=float('inf')"
+    assert ast.unparse(training.body[1]) == f"return {function}({arguments})"
 
 
-def main_block(path: Path) -> ast.If:
-    block = ast.parse(path.read_text()).body[-1]
-    assert isinstance(block, ast.If)
-    assert ast.unparse(block.test) == "__name__ == '__main__'"
-    return block
+def train_function(path: Path) -> ast.FunctionDef:
+    *_, function, block = ast.parse(path.read_text()).body
+    assert ast.unparse(block) == "if __name__ == '__main__':\n    train()"
+    assert isinstance(function, ast.FunctionDef)
+    assert function.name == "train"
+    return function
 
 
 def test_a_written_file_runs_the_users_own_function(tmp_path):
@@ -247,6 +248,16 @@ def test_a_written_file_runs_the_users_own_function(tmp_path):
     assert done.stdout == "3 cartpole 7"
 
 
+def test_a_written_file_can_be_trained_with_another_seed(tmp_path):
+    home = tmp_path / "my_job.py"
+    home.write_text("def train(cfg, seed):\n    return seed\n")
+    call = EntryCall(namespace_of(home)["train"], {"seed": 7}, str(home))
+
+    written_file = namespace_of(written(tmp_path, EngineConfig({}, {}), call))
+
+    assert (written_file["train"](), written_file["train"](8)) == (7, 8)
+
+
 def namespace_of(path: Path) -> dict[str, Any]:
     namespace: dict[str, Any] = {}
     exec(path.read_text(), namespace)
@@ -254,9 +265,9 @@ def namespace_of(path: Path) -> dict[str, Any]:
 
 
 def test_a_function_from_a_package_is_imported_from_there(tmp_path):
-    block = main_block(written(tmp_path, EngineConfig({}, {}), EntryCall(ast.literal_eval)))
+    file = written(tmp_path, EngineConfig({}, {}), EntryCall(ast.literal_eval))
 
-    assert ast.unparse(block.body[0]) == "from ast import literal_eval"
+    assert ast.unparse(train_function(file).body[0]) == "from ast import literal_eval"
 
 
 def test_loading_a_written_file_trains_nothing(tmp_path):

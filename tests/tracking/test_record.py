@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ditk_ray.errors import BadConfigError
 from ditk_ray.tracking.record import (
     RECORD_FILE,
     SweepRecord,
     SweepStatus,
     TrialRecord,
     TrialState,
+    read_record,
     write_record,
     write_whole,
 )
@@ -140,6 +142,7 @@ def test_the_file_holds_what_other_tools_read(tmp_path):
         "started": "2024-01-01",
         "ended": "2024-01-02",
         "counts": {"failed": 1, "succeeded": 1},
+        "job": {},
     }
     assert [trial["id"] for trial in trials] == ["a", "b"]
     assert trials[0]["error"] == "it broke"
@@ -153,6 +156,11 @@ def test_the_file_holds_what_other_tools_read(tmp_path):
         "error": None,
         "result": None,
         "reports": 2,
+        "attempt": 0,
+        "node": None,
+        "started": None,
+        "ended": None,
+        "changes": [],
     }
     assert best == {**trials[1], "score": 9}
 
@@ -235,3 +243,62 @@ def test_a_file_that_was_left_half_written_is_replaced(tmp_path):
 
     assert written(sweep(a=[(1, 1)]), tmp_path)["best"]["id"] == "a"
     assert [path.name for path in tmp_path.iterdir()] == [RECORD_FILE]
+
+
+def test_a_record_that_was_written_is_read_again(tmp_path):
+    record = sweep(a=[(5, 10)], b=[(9, 20)])
+    record.status, record.job = SweepStatus.FINISHED, {"name": "Job"}
+    record.trials["a"].state = TrialState.FAILED
+    record.trials["b"].set_params({"lr": 0.2})
+    write_record(record, tmp_path)
+
+    read = read_record(tmp_path)
+
+    assert read.status is SweepStatus.FINISHED
+    assert read.trials["a"].state is TrialState.FAILED
+    assert read.best().id == "b"
+    assert [trial.dir for trial in read.trials.values()] == [f"{tmp_path}/a", f"{tmp_path}/b"]
+    write_record(read, tmp_path)
+    assert read_record(tmp_path) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "no such file"),
+        ("", "cannot be read"),
+        ('{"version": 1, "name"', "cannot be read"),
+        ('{"version": 1}', "cannot be read"),
+        ("[]", "cannot be read"),
+        ('{"version": 99}', "update ditk_ray"),
+    ],
+)
+def test_what_is_no_record_is_refused_with_its_place(tmp_path, text, said):
+    if text is not None:
+        (tmp_path / RECORD_FILE).write_text(text)
+
+    with pytest.raises(BadConfigError, match=said) as error:
+        read_record(tmp_path)
+
+    assert str(tmp_path) in str(error.value)
+
+
+def test_fields_of_a_later_version_are_passed_over(tmp_path):
+    data = sweep(a=[(5, 10)]).as_dict()
+    data["trials"] = [{**trial, "mood": "good"} for trial in data["trials"]]
+    (tmp_path / RECORD_FILE).write_text(json.dumps(data))
+
+    assert read_record(tmp_path).trials["a"].metrics == {"eval_value": 5, "env_step": 10}
+
+
+def test_parameters_that_a_scheduler_changes_have_a_history():
+    trial = sweep(a=[(5, 10)]).trials["a"]
+
+    assert not trial.set_params({"lr": 0.1})
+    assert trial.changes == []
+    assert trial.set_params({"lr": 0.2})
+    assert trial.params == {"lr": 0.2}
+    assert trial.changes == [
+        {"env_step": 0, "params": {"lr": 0.1}},
+        {"env_step": 10, "params": {"lr": 0.2}},
+    ]
