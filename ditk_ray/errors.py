@@ -55,6 +55,10 @@ class ClusterUnreachableError(DitkRayError):
     exit_code = 2
 
 
+class StoreUnreachableError(DitkRayError):
+    """The MLflow store does not answer, or does not take what it is sent."""
+
+
 class EngineMissingError(DitkRayError):
     """DI-engine is not installed where a trial or a check needs it."""
 

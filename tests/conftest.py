@@ -14,14 +14,18 @@ import psutil
 import pytest
 
 from ditk_ray.sweep.ray_session import quiet_ray
+from ditk_ray.tracking.store import calm_mlflow
+from tests.mlflow_server import MlflowServer
 from tests.processes import can_connect, end, free_port, wait_until
 
 quiet_ray()
+calm_mlflow()
 # Ray guards clusters by a token. One of our own leaves the user's alone, and the
 # processes that tests start inherit it.
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-os.environ.pop("RAY_ADDRESS", None)
+for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI"):
+    os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +81,25 @@ def sweep(warm: Any, ray_address: str, tmp_path: Path) -> Callable[..., Any]:
             return run_sweep(prepared, listeners)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def _mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    server = MlflowServer(tmp_path_factory.mktemp("mlflow_server"))
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def mlflow_server(_mlflow_server: MlflowServer) -> MlflowServer:
+    """A real MLflow server on a SQLite store, which a test may kill and start again.
+
+    It takes seconds to start, so all tests share one, each with experiments of its own.
+    """
+    _mlflow_server.start()
+    return _mlflow_server
 
 
 @pytest.fixture

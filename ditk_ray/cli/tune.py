@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ditk_ray.errors import BadConfigError, Problem
 
 if TYPE_CHECKING:
-    from ditk_ray.config.job_spec import JobSpec
     from ditk_ray.sweep.setup import SweepOptions
     from ditk_ray.trial.warm_node import WarmNode
 
@@ -63,7 +63,23 @@ def add_command(commands: Any) -> None:
         help="where sweeps are kept (default: %(default)s)",
     )
     where.add_argument("--name", help="the sweep's name (default: the class and the time)")
-    where.add_argument("--mlflow_uri", metavar="URI", help="record the sweep in this MLflow")
+
+    record = parser.add_argument_group("how to record it in MLflow")
+    record.add_argument(
+        "--mlflow_uri",
+        metavar="URI",
+        help="a server or a database, or none (default: MLFLOW_TRACKING_URI, else a store of "
+        "its own in the storage path, which `ditk-ray ui` shows)",
+    )
+    record.add_argument(
+        "--mlflow_experiment", metavar="NAME", help="the experiment (default: the class)"
+    )
+    record.add_argument(
+        "--mlflow_checkpoints",
+        choices=["none", "best", "all"],
+        default="best",
+        help="keep the best checkpoint of no trial, the best one or all (default: best)",
+    )
 
     change = parser.add_argument_group("what to change in the JobCfg")
     change.add_argument("--num_samples", metavar="N", type=_positive)
@@ -135,7 +151,7 @@ def _tune(given: argparse.Namespace, warm: WarmNode) -> int:
         from ditk_ray.sweep.run import run_sweep
 
         display, reporter = build_display(sweep)
-        outcome = run_sweep(sweep, [*display, *_trackers(given, job)], reporter)
+        outcome = run_sweep(sweep, display, reporter, output.note)
     output.print_summary(outcome, given.format)
     if outcome.record.status == "interrupted":
         return 130
@@ -156,6 +172,7 @@ def _changes(given: argparse.Namespace) -> dict[str, Any]:
 
 def _options(given: argparse.Namespace) -> SweepOptions:
     from ditk_ray.sweep.setup import SweepOptions
+    from ditk_ray.tracking.store import chosen_uri
 
     mode = given.run_mode
     if mode is None:
@@ -170,15 +187,11 @@ def _options(given: argparse.Namespace) -> SweepOptions:
         ray_address=given.ray_address,
         num_workers_per_node=given.num_workers_per_node,
         seed=given.seed,
+        mlflow_uri=chosen_uri(given.mlflow_uri),
+        mlflow_experiment=given.mlflow_experiment,
+        mlflow_checkpoints=given.mlflow_checkpoints,
+        command=tuple(sys.argv),
     )
-
-
-def _trackers(given: argparse.Namespace, job: JobSpec) -> list[Any]:
-    if given.mlflow_uri is None:
-        return []
-    from ditk_ray.tracking.mlflow_runs import MlflowRuns
-
-    return [MlflowRuns(given.mlflow_uri, job.space)]
 
 
 def _assignment(text: str) -> tuple[str, Any]:

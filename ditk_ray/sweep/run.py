@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,20 @@ from ray.tune.experiment import Trial
 from ray.tune.search import BasicVariantGenerator
 from ray.tune.stopper import CombinedStopper, Stopper
 
+import ditk_ray
 from ditk_ray.config.config_file import render_config
 from ditk_ray.errors import DitkRayError, MetricMissingError
 from ditk_ray.search.stoppers import build_stopper
+from ditk_ray.sweep.description import describe_job
 from ditk_ray.sweep.interrupts import Interrupts
 from ditk_ray.sweep.nodes import cluster_nodes, count_slots
 from ditk_ray.sweep.ray_session import local_ray
 from ditk_ray.sweep.setup import PreparedSweep, make_folder
+from ditk_ray.tracking.artifacts import BEST_CONFIG_FILE
+from ditk_ray.tracking.lock import sweep_lock
 from ditk_ray.tracking.observer import SweepListener, SweepObserver, own_metrics
 from ditk_ray.tracking.record import SweepRecord, SweepStatus, TrialState, write_whole
+from ditk_ray.tracking.recorder import Recorder
 from ditk_ray.trial.serial_run import ENDED
 from ditk_ray.trial.shipping import Shipped
 from ditk_ray.trial.spec import TrialPlan
@@ -33,7 +38,6 @@ from ditk_ray.trial.trainable import TrialTrainable
 
 _log = logging.getLogger(__name__)
 
-BEST_CONFIG_FILE = "best_config.py"
 TUNE_FOLDER = "tune"
 """Where Ray Tune keeps its own state, inside the sweep's folder."""
 
@@ -64,11 +68,15 @@ class SweepOutcome:
 
 
 def run_sweep(
-    sweep: PreparedSweep, listeners: Sequence[SweepListener] = (), reporter: Any = None
+    sweep: PreparedSweep,
+    listeners: Sequence[SweepListener] = (),
+    reporter: Any = None,
+    say: Callable[[str], None] = _log.warning,
 ) -> SweepOutcome:
     """Run all trials and return how it went; Ctrl-C ends it early and cleanly.
 
-    `reporter` is a Ray Tune `ProgressReporter` to use besides the listeners.
+    `reporter` is a Ray Tune `ProgressReporter` to use besides the listeners, and
+    `say` tells the user what the recording has to say.
     Raises `MetricMissingError` if the metric is not among those reported.
     """
     with contextlib.ExitStack() as stack:
@@ -76,18 +84,15 @@ def run_sweep(
             stack.enter_context(local_ray())
             count_slots(sweep.resources, cluster_nodes())
         make_folder(sweep)
-        interrupts = stack.enter_context(Interrupts())
-        return _fit(sweep, listeners, reporter, interrupts)
+        stack.enter_context(sweep_lock(sweep.folder))
+        _keep_provenance(sweep)
+        recorders = [Recorder(sweep.folder, sweep.tracking, say)] if sweep.tracking else []
+        return _fit(sweep, [*listeners, *recorders], reporter)
 
 
-def _fit(
-    sweep: PreparedSweep,
-    listeners: Sequence[SweepListener],
-    reporter: Any,
-    interrupts: Interrupts,
-) -> SweepOutcome:
+def _fit(sweep: PreparedSweep, listeners: Sequence[SweepListener], reporter: Any) -> SweepOutcome:
     job = sweep.job
-    record = SweepRecord(sweep.name, job.metric, job.mode)
+    record = SweepRecord(sweep.name, job.metric, job.mode, job=describe_job(sweep))
     brake = _Brake(job.metric, may_come_last=callable(job.entry))
     observer = SweepObserver(record, sweep.folder, job.space, listeners, brake.check)
     plan = sweep.trial_plan()
@@ -96,19 +101,47 @@ def _fit(
     status = SweepStatus.FAILED
     begun = time.monotonic()
     try:
-        tuner = build_tuner(sweep, plan, observer, brake, reporter)
-        begun = time.monotonic()
-        tuner.fit()
+        with Interrupts() as interrupts:
+            tuner = build_tuner(sweep, plan, observer, brake, reporter)
+            begun = time.monotonic()
+            tuner.fit()
         status = _status(brake, interrupts)
     except KeyboardInterrupt:
         status = SweepStatus.INTERRUPTED
     finally:
         seconds = time.monotonic() - begun
-        observer.end(status)
+        observer.settle(status)
+        _write_best(record, plan)
+        _keep_report(sweep.folder)
+        observer.end()
     if brake.error is not None:
         raise brake.error
-    _write_best(record, plan)
     return SweepOutcome(record, sweep.folder, seconds)
+
+
+def _keep_provenance(sweep: PreparedSweep) -> None:
+    """Write down which code is about to run."""
+    job = sweep.job
+    places = {"ditk_ray": Path(ditk_ray.__file__), "working directory": Path.cwd()}
+    places |= {"job": job.file} if job.file else {}
+    places |= {"config": Path(job.config.source)} if job.config.source else {}
+    nodes = {node.name: dict(node.resources) for node in sweep.nodes}
+    resources = {"trial": sweep.resources.for_ray(), "nodes": nodes}
+    try:
+        from ditk_ray.tracking.provenance import write_provenance
+    except ImportError:
+        return
+    write_provenance(sweep.folder, places, resources, sweep.options.command)
+
+
+def _keep_report(folder: Path) -> None:
+    """Write the report; a sweep is not worth less for one that could not be drawn."""
+    try:
+        from ditk_ray.report.page import write_report  # plotting libraries: not before it is needed
+
+        write_report(folder)
+    except Exception as error:
+        _log.warning("no report was written: %s: %s", type(error).__name__, error)
 
 
 def build_tuner(

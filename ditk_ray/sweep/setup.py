@@ -23,6 +23,8 @@ from ditk_ray.search.schedulers import needs_checkpoints
 from ditk_ray.search.stoppers import build_stopper
 from ditk_ray.sweep.nodes import Node, cluster_nodes, count_slots, share_nodes, this_machine
 from ditk_ray.sweep.ray_session import remote_ray, require_shared_folder
+from ditk_ray.tracking.recorder import TrackingOptions
+from ditk_ray.tracking.store import NOWHERE
 from ditk_ray.trial.inspection import inspect_experiment
 from ditk_ray.trial.spec import TrialPlan
 from ditk_ray.trial.warm_node import WarmNode
@@ -43,6 +45,12 @@ class SweepOptions:
     ray_address: str | None = None
     num_workers_per_node: int | None = None
     seed: int | None = None
+    mlflow_uri: str = NOWHERE
+    """Where it is recorded: MLflow's URI, `embedded` or `none`."""
+    mlflow_experiment: str | None = None
+    mlflow_checkpoints: Literal["none", "best", "all"] = "best"
+    command: tuple[str, ...] = ()
+    """How it was started, for the record."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,24 @@ class PreparedSweep:
         """Whether trials keep checkpoints: by wish, or because the scheduler needs them."""
         return self.job.checkpoints or needs_checkpoints(self.job.scheduler)
 
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of each trial; the sweep's own seed moves those that were only counted."""
+        return _seeds(self.job, self.options)
+
+    @property
+    def tracking(self) -> TrackingOptions | None:
+        """Where the sweep is recorded besides its folder."""
+        if self.options.mlflow_uri == NOWHERE:
+            return None
+        seeds = ", ".join(str(seed) for seed in self.seeds)
+        return TrackingOptions(
+            self.options.mlflow_uri,
+            self.options.mlflow_experiment or self.job.name,
+            self.options.mlflow_checkpoints,
+            trial_tags={"seed": seeds, "backend": self.job.backend},
+        )
+
     def trial_plan(self) -> TrialPlan:
         """Return what the workers have to know; the sweep's time starts now."""
         job = self.job
@@ -86,7 +112,7 @@ class PreparedSweep:
             entry=job.entry,
             entry_args=job.entry_args,
             limits=_limits(job),
-            seeds=_seeds(job, self.options),
+            seeds=self.seeds,
             resources=self.resources,
             sweep_folder=self.folder,
             warm_key=self.warm_key,
@@ -171,7 +197,6 @@ def _limits(job: JobSpec) -> dict[str, int]:
 
 
 def _seeds(job: JobSpec, options: SweepOptions) -> tuple[int, ...]:
-    """Return the trials' seeds; the sweep's own seed moves those that were only counted."""
     if options.seed is not None and job.seeds == tuple(range(len(job.seeds))):
         return tuple(options.seed + seed for seed in job.seeds)
     return job.seeds

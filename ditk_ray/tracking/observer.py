@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 import cloudpickle
 from ray.tune import Callback
 from ray.tune.experiment import Trial
-from ray.tune.result import AUTO_RESULT_KEYS, TRAINING_ITERATION
+from ray.tune.result import AUTO_RESULT_KEYS, HOSTNAME, TRAINING_ITERATION
 
 from ditk_ray.config.space import SearchSpace
 from ditk_ray.tracking.record import (
@@ -21,9 +20,10 @@ from ditk_ray.tracking.record import (
     SweepStatus,
     TrialRecord,
     TrialState,
+    now,
     write_record,
 )
-from ditk_ray.trial.serial_run import ENDED, RESULT
+from ditk_ray.trial.serial_run import ATTEMPT, ENDED, RESULT
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ REFRESH_SECONDS = 1.0
 """How old `sweep.json` may be."""
 
 _TUNE_KEYS = {*AUTO_RESULT_KEYS, "config", "done", "experiment_tag", "timestamp", "trial_id"}
-_NO_METRICS = {*_TUNE_KEYS, ENDED, RESULT}
+_NO_METRICS = {*_TUNE_KEYS, ATTEMPT, ENDED, RESULT}
 _LIVE_STATES = {
     Trial.PENDING: TrialState.PENDING,
     Trial.RUNNING: TrialState.RUNNING,
@@ -89,19 +89,22 @@ class SweepObserver(Callback):
 
     def begin(self) -> None:
         """Write the first record and tell the listeners."""
-        self.record.started = _now()
+        self.record.started = now()
         write_record(self.record, self._folder)  # a disk that is full already is an error
         self._tell(lambda listener: listener.started(self.record))
 
-    def end(self, status: SweepStatus) -> None:
+    def settle(self, status: SweepStatus) -> None:
         """Write the last record: what did not end is where a later run would go on."""
         self._sync()
         for trial in self.record.trials.values():
             if trial.state is TrialState.RUNNING:
                 trial.state = TrialState.PAUSED
         self.record.status = status
-        self.record.ended = _now()
+        self.record.ended = now()
         self._write()
+
+    def end(self) -> None:
+        """Tell the listeners that the record is settled and all of the sweep's files are there."""
         self._tell(lambda listener: listener.ended(self.record))
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -122,7 +125,8 @@ class SweepObserver(Callback):
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **i: Any) -> None:
         """Note that a trial runs."""
         record = self._record_of(trial)
-        record.params = self._space.active(trial.config)  # a scheduler may have changed them
+        record.set_params(self._space.active(trial.config))
+        record.started = record.started or now()
         self._running[record.id] = trial
         self._set_state(record, TrialState.RUNNING)
 
@@ -134,6 +138,8 @@ class SweepObserver(Callback):
         record = self._record_of(trial)
         self.record.add_report(record, own_metrics(result))
         record.result = result.get(RESULT, record.result)
+        record.attempt = result.get(ATTEMPT, record.attempt)
+        record.node = result.get(HOSTNAME, record.node)
         self._tell(lambda listener: listener.reported(self.record, record))
 
     def on_trial_complete(
@@ -162,6 +168,7 @@ class SweepObserver(Callback):
         if record.state is state:
             return
         record.state = state
+        record.ended = now() if state.is_final else None
         self._tell(lambda listener: listener.changed(self.record, record))
 
     def _tell(self, call: Callable[[SweepListener], None]) -> None:
@@ -212,7 +219,3 @@ def _error_of(trial: Trial) -> str:
     text = str(cause).strip() if cause is not None else "unknown error"
     # A lost actor explains itself over many lines; its first says it.
     return text.splitlines()[0] if text else type(cause).__name__
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,45 @@
+"""Knowing whether a sweep's own process is alive, whatever ended it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+LOCK_FILE = ".running"
+
+
+class HeldError(Exception):
+    """Another process holds the lock."""
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a lock on a file; it is let go with the process. Raises `HeldError`."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # not inherited by other programs
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise HeldError(str(path)) from error
+        yield
+    finally:
+        os.close(file)
+
+
+def sweep_lock(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """Return the lock that a sweep's own process holds while it runs."""
+    return held(folder / LOCK_FILE)
+
+
+def is_running(folder: Path) -> bool:
+    """Say whether a process runs the sweep now."""
+    if not (folder / LOCK_FILE).exists():
+        return False
+    try:
+        with sweep_lock(folder):
+            return False
+    except HeldError:
+        return True

@@ -1,0 +1,244 @@
+"""The sweep's side of recording in MLflow: events go into the journal, and that is all.
+
+A process of its own delivers them. Tune's event loop spends microseconds on an
+event, whatever the store does, and a sweep whose process was killed is still
+recorded to its last event.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ditk_ray.tracking.delivery_state import DeliveryState, read_state
+from ditk_ray.tracking.journal import TRACKING_FOLDER, JournalWriter, read_events
+from ditk_ray.tracking.record import SweepRecord, TrialRecord
+
+RECORDER_LOG = "recorder.log"
+AWAY_SECONDS = 10.0
+"""How long a sweep that is over waits for a store that does not answer."""
+
+_TELL_SECONDS = 5.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrackingOptions:
+    """Where and how a sweep is recorded."""
+
+    uri: str
+    experiment: str
+    checkpoints: Literal["none", "best", "all"] = "best"
+    """Whose best checkpoints become artifacts."""
+    trial_tags: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Recorder:
+    """A listener that has a sweep recorded in MLflow.
+
+    Made again on the folder of an earlier sweep, it goes on with the same runs.
+    """
+
+    def __init__(
+        self, folder: Path, options: TrackingOptions, say: Callable[[str], None] = _log.warning
+    ) -> None:
+        self._folder = folder
+        self._options = options
+        self._say = say
+        self._journal = JournalWriter(folder)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._known: set[str] = {event["trial"] for event in read_events(folder, "trial")}
+        self._changes: dict[str, int] = {}
+        self._last: dict[str, tuple[int, Mapping[str, Any]]] = {}
+        self._has_progressed = False
+        self._was_away = False
+        self._next_look = 0.0
+
+    def started(self, record: SweepRecord) -> None:
+        """Write down what the sweep is, and start the process that delivers."""
+        earlier = read_events(self._folder, "sweep")
+        self._journal.append(
+            "sweep",
+            id=earlier[-1]["id"] if earlier else uuid.uuid4().hex,
+            name=record.name,
+            metric=record.metric,
+            mode=record.mode,
+            uri=self._options.uri,
+            experiment=self._options.experiment,
+            checkpoints=self._options.checkpoints,
+            folder=str(self._folder),
+            job=record.job,
+        )
+        self._process = _start_delivery(self._folder)
+
+    def reported(self, record: SweepRecord, trial: TrialRecord) -> None:
+        """Write down a trial's newest metrics, with `env_step` for the step."""
+        self._introduce(trial)
+        step = _step_of(trial)
+        last_step, last = self._last.get(trial.id, (-1, {}))
+        values = {
+            key: value
+            for key, value in trial.metrics.items()
+            # A trial's last report repeats its last evaluation.
+            if key != "training_iteration" and (step != last_step or last.get(key) != value)
+        }
+        self._last[trial.id] = step, trial.metrics
+        self._has_progressed = True
+        if values:
+            self._journal.append("metrics", trial=trial.id, step=step, values=values)
+
+    def changed(self, record: SweepRecord, trial: TrialRecord) -> None:
+        """Write down a trial's state, and its parameters if a scheduler changed them."""
+        self._introduce(trial)
+        if len(trial.changes) > self._changes.get(trial.id, 0):
+            self._changes[trial.id] = len(trial.changes)
+            change = trial.changes[-1]
+            self._journal.append(
+                "change",
+                trial=trial.id,
+                step=change["env_step"],
+                params=change["params"],
+                changes=trial.changes,
+            )
+        told = {"attempt": trial.attempt, "node": trial.node, "error": trial.error}
+        tags = {key: value for key, value in told.items() if value is not None}
+        self._journal.append("state", trial=trial.id, state=trial.state, tags=tags)
+        self._has_progressed = True
+        if trial.state.is_final:
+            self._last.pop(trial.id, None)
+
+    def refreshed(self, record: SweepRecord) -> None:
+        """Write down how the sweep stands; say once when the store goes away or comes back."""
+        self._tell_progress(record)
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _TELL_SECONDS
+        state = self._state()
+        if bool(state.error) != self._was_away:
+            self._was_away = bool(state.error)
+            self._say(
+                f"MLflow does not take the records ({state.error}); the sweep goes on, "
+                "they are kept on disk and sent later"
+                if state.error
+                else "MLflow takes the records again"
+            )
+
+    def ended(self, record: SweepRecord) -> None:
+        """Write down the outcome, and wait until everything was delivered."""
+        self._has_progressed = True
+        self._tell_progress(record)
+        unfinished = [trial.id for trial in record.trials.values() if not trial.state.is_final]
+        known = [trial for trial in unfinished if trial in self._known]
+        best = record.best()
+        self._journal.append(
+            "end", status=record.status, unfinished=known, best_trial=best.id if best else ""
+        )
+        self._wait()
+        self._journal.close()
+
+    def _introduce(self, trial: TrialRecord) -> None:
+        if trial.id not in self._known:
+            self._known.add(trial.id)
+            self._journal.append(
+                "trial",
+                trial=trial.id,
+                params=trial.params,
+                tags={"trial": trial.id, "sweep": self._folder.name, **self._options.trial_tags},
+            )
+
+    def _tell_progress(self, record: SweepRecord) -> None:
+        if not self._has_progressed:
+            return
+        self._has_progressed = False
+        best = record.best()
+        # Also those parameters that the best trial does not have: an earlier one may.
+        names = [
+            name for name, item in record.job.get("space", {}).items() if item["kind"] != "fixed"
+        ]
+        self._journal.append(
+            "progress",
+            counts=record.counts(),
+            best=best
+            and {
+                "trial": best.id,
+                "metric": record.metric,
+                "score": record.score(best),
+                "params": dict.fromkeys(names, "-") | best.params,
+            },
+        )
+
+    def _state(self) -> DeliveryState:
+        return read_state(self._folder, self._options.uri)
+
+    def _wait(self) -> None:
+        """Wait for the delivery; what a store that is away does not take stays in the journal."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._watch_delivery(self._process)
+        except KeyboardInterrupt:
+            self._say("interrupted")
+        self._end_process()
+        state = self._state()
+        if state.offset < self._journal.size:
+            why = f" ({state.error})" if state.error else ""
+            self._say(
+                f"not everything is in MLflow yet{why}; nothing is lost: "
+                f"`ditk-ray sync {self._folder.name}` sends the rest"
+            )
+        if state.refused:
+            log = self._folder / TRACKING_FOLDER / RECORDER_LOG
+            self._say(f"MLflow refused {state.refused} records, see {log}")
+
+    def _watch_delivery(self, process: subprocess.Popen[bytes]) -> None:
+        begun = told = time.monotonic()
+        while process.poll() is None:
+            state, now = self._state(), time.monotonic()
+            if state.error and now - begun > AWAY_SECONDS:
+                return
+            if now - told > _TELL_SECONDS:
+                told = now
+                share = state.offset / max(1, self._journal.size)
+                self._say(f"recording in MLflow: {share:.0%} (Ctrl-C leaves the rest for later)")
+            time.sleep(0.05)
+
+    def _end_process(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _step_of(trial: TrialRecord) -> int:
+    step = trial.metrics.get("env_step")
+    if isinstance(step, (int, float)) and math.isfinite(step):
+        return int(step)
+    return trial.reports
+
+
+def _start_delivery(folder: Path) -> subprocess.Popen[bytes]:
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+    with (folder / TRACKING_FOLDER / RECORDER_LOG).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "ditk_ray.tracking.delivery_process", str(folder)],
+            stdin=subprocess.PIPE,  # closed with this process, however it ends
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env=os.environ | {"PYTHONPATH": path},
+        )

@@ -1,0 +1,150 @@
+"""MLflow's store as the delivery of a sweep needs it: every call can be made twice.
+
+A call whose answer was lost is made again. A run is found again by its key, a metric
+that is there already is not added (MLflow's database knows it by its time, step and
+value), tags and files replace themselves.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag, ViewType
+from mlflow.exceptions import MlflowException
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME
+from mlflow.utils.validation import (
+    MAX_ENTITY_KEY_LENGTH,
+    MAX_METRICS_PER_BATCH,
+    MAX_PARAM_VAL_LENGTH,
+    MAX_PARAMS_TAGS_PER_BATCH,
+    MAX_TAG_VAL_LENGTH,
+)
+
+from ditk_ray.tracking.store import artifact_location, opened_once
+
+KEY_TAG = "ditk_ray.key"
+"""The tag by which a run is found again: the sweep's id, and the trial's for a child."""
+
+_NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
+_REFUSALS = {
+    "BAD_REQUEST",
+    "INVALID_PARAMETER_VALUE",
+    "INVALID_STATE",
+    "MALFORMED_REQUEST",
+    "RESOURCE_DOES_NOT_EXIST",
+}
+
+T = TypeVar("T")
+
+
+class RunStore:
+    """The runs of one experiment in one MLflow store. Methods raise what MLflow raises."""
+
+    def __init__(self, uri: str, experiment: str, folder: Path) -> None:
+        with opened_once(uri):
+            self._client = MlflowClient(tracking_uri=uri)
+            self.experiment_id = self._experiment(uri, experiment, folder)
+
+    def find(self, key: str) -> str | None:
+        """Return the id of the run with this key, if there is one."""
+        wanted = f"tags.`{KEY_TAG}` = '{key}'"
+        found = self._client.search_runs([self.experiment_id], wanted, ViewType.ALL, 1)
+        return str(found[0].info.run_id) if found else None
+
+    def create(self, key: str, name: str, time: int, parent: str = "") -> str:
+        """Make a run, below another one if that is given, and return its id."""
+        tags = {KEY_TAG: key, MLFLOW_RUN_NAME: name}
+        if parent:
+            tags[MLFLOW_PARENT_RUN_ID] = parent
+        return str(self._client.create_run(self.experiment_id, time, tags).info.run_id)
+
+    def log(
+        self,
+        run: str,
+        metrics: Sequence[Metric] = (),
+        params: Mapping[str, Any] | None = None,
+        tags: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Log any number of values, in as many calls as MLflow's limits ask for."""
+        all_params = [
+            Param(mlflow_name(name), clipped(value, MAX_PARAM_VAL_LENGTH))
+            for name, value in (params or {}).items()
+        ]
+        all_tags = [
+            RunTag(mlflow_name(name), clipped(value, MAX_TAG_VAL_LENGTH))
+            for name, value in (tags or {}).items()
+        ]
+        for some_params in _batches(all_params, MAX_PARAMS_TAGS_PER_BATCH):
+            self._client.log_batch(run, params=some_params)
+        for some_tags in _batches(all_tags, MAX_PARAMS_TAGS_PER_BATCH):
+            self._client.log_batch(run, tags=some_tags)
+        for some_metrics in _batches(metrics, MAX_METRICS_PER_BATCH):
+            self._client.log_batch(run, metrics=some_metrics)
+
+    def upload(self, run: str, file: Path, place: str | None = None) -> None:
+        """Put a file among the run's artifacts, in the folder `place`."""
+        self._client.log_artifact(run, str(file), place)
+
+    def upload_text(self, run: str, text: str, name: str) -> None:
+        """Put a text among the run's artifacts."""
+        self._client.log_text(run, text, name)
+
+    def reopen(self, run: str) -> None:
+        """Note that a run that had ended goes on."""
+        self._client.update_run(run, status="RUNNING")
+
+    def end(self, run: str, status: str, time: int) -> None:
+        """Note how and when a run ended."""
+        self._client.set_terminated(run, status, time)
+
+    def _experiment(self, uri: str, name: str, folder: Path) -> str:
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            place = artifact_location(uri, folder, name)
+            try:
+                return str(self._client.create_experiment(name, place))
+            except MlflowException as error:  # another sweep was quicker
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+                found = self._client.get_experiment_by_name(name)
+        if found.lifecycle_stage == "deleted":
+            self._client.restore_experiment(found.experiment_id)
+        return str(found.experiment_id)
+
+
+def is_refused(error: Exception) -> bool:
+    """Say whether MLflow will never take what it was sent, as opposed to being away."""
+    return isinstance(error, MlflowException) and error.error_code in _REFUSALS
+
+
+def metrics_of(values: Mapping[str, Any], step: int, time: int) -> list[Metric]:
+    """Return the numbers among the values as MLflow's metrics."""
+    return [
+        Metric(mlflow_name(name), float(value), time, step)
+        for name, value in values.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    ]
+
+
+def mlflow_name(name: str) -> str:
+    """Return a name that MLflow takes: its letters, and not too long."""
+    allowed = _NOT_IN_NAMES.sub("_", name)[:MAX_ENTITY_KEY_LENGTH]
+    if posixpath.normpath(allowed) == allowed and not allowed.startswith(("/", ".")):
+        return allowed
+    return "_" + allowed.replace("/", "_")[1:]
+
+
+def clipped(value: Any, length: int) -> str:
+    """Return a value as text, cut where MLflow would refuse it."""
+    text = str(value)
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def _batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])
