@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ditk_ray.provenance.snapshot import PROVENANCE_FOLDER
 from ditk_ray.tracking.record import RECORD_FILE
 from ditk_ray.trial.spec import CONFIG_FILE, LOG_FILE, METRICS_FILE
 
 BEST_CONFIG_FILE = "best_config.py"
 REPORT_FILE = "report.html"
-PROVENANCE_FOLDER = "provenance"
 BEST_CHECKPOINT = "ckpt_best.pth.tar"
 MAX_LOG_BYTES = 64 * 1024 * 1024
 

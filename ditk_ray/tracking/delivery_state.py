@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from ditk_ray.config.whole_file import write_whole
 from ditk_ray.tracking.journal import TRACKING_FOLDER
-from ditk_ray.tracking.record import write_whole
 
 
 @dataclass

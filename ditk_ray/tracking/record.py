@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ditk_ray.config.jsonable import json_text
+from ditk_ray.config.whole_file import write_whole
 from ditk_ray.errors import BadConfigError, Problem
 
 VERSION = 1
@@ -186,13 +186,3 @@ def write_record(record: SweepRecord, folder: Path) -> None:
 def now() -> str:
     """Return the time as records have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old text or the new, never a part."""
-    new = path.with_name(f".{path.name}.new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

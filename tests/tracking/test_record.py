@@ -19,7 +19,6 @@ from ditk_ray.tracking.record import (
     TrialState,
     read_record,
     write_record,
-    write_whole,
 )
 
 
@@ -223,19 +222,6 @@ def test_the_old_file_stays_whole_if_the_new_one_cannot_be_written(tmp_path):
 
     assert (tmp_path / RECORD_FILE).read_text() == before
     assert [path.name for path in tmp_path.iterdir()] == [RECORD_FILE]
-
-
-def test_a_reader_that_has_the_file_open_keeps_the_old_text(tmp_path):
-    path = tmp_path / "file"
-    write_whole(path, "old " * 1000)
-
-    with path.open() as reader:
-        start = reader.read(4)
-        write_whole(path, "new " * 1000)
-        assert start + reader.read() == "old " * 1000
-
-    assert path.read_text() == "new " * 1000
-    assert [item.name for item in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_file_that_was_left_half_written_is_replaced(tmp_path):
