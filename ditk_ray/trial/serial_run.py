@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from ditk_ray.config.config_file import render_config
 from ditk_ray.config.jsonable import json_text
 from ditk_ray.errors import TrialFailedError, TrialTimeoutError
 from ditk_ray.trial.channel import Message
-from ditk_ray.trial.result import UnreadableResultError, read_result
+from ditk_ray.trial.result import UnreadableResultError, keep_result, read_result
 from ditk_ray.trial.spec import (
     CONFIG_FILE,
     METRICS_FILE,
@@ -229,8 +228,8 @@ class SerialRun:
             return None
         name = RESULT_FILE if len(self._runs) == 1 else f"result_seed_{run.seed}.pkl"
         kept = self.folder / name
-        shutil.copyfile(run.result, kept, follow_symlinks=False)
         try:
+            keep_result(run.result, kept)
             return read_result(kept)
         except UnreadableResultError as error:
             return {"unreadable": str(error)}

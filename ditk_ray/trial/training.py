@@ -147,7 +147,7 @@ def _limit_memory(amount: int) -> None:
 
 
 def _result_file(folder: Path) -> str | None:
-    found = sorted(folder.glob(f"*/{RESULT_FILE}"), key=lambda path: path.stat().st_mtime)
+    found = sorted(folder.glob(f"*/{RESULT_FILE}"), key=lambda path: path.lstat().st_mtime)
     return str(found[-1]) if found else None
 
 

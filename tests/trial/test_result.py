@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import io
 import os
 import pickle
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from ditk_ray.trial import result
-from ditk_ray.trial.result import UnreadableResultError, read_result
+from ditk_ray.trial.result import UnreadableResultError, keep_result, read_result
 
 
 def pickled(folder: Path, value: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Path:
@@ -177,6 +178,53 @@ def test_a_file_that_is_too_large_is_refused_without_being_read(tmp_path):
         read_result(path)
 
 
+def test_a_file_that_fits_into_no_memory_is_refused(tmp_path):
+    path = tmp_path / "result.pkl"
+    with path.open("wb") as file:
+        file.truncate(2**36)
+
+    assert refused_in_time(path)
+
+
+def test_a_file_that_says_it_is_empty_is_read_up_to_the_limit():
+    endless = Path("/proc/kallsyms")
+    if not endless.is_file() or endless.stat().st_size:
+        pytest.skip("this kernel has no such file")
+
+    with pytest.raises(UnreadableResultError, match="larger than"):
+        read_result(endless)
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path):
+    mem = Path("/proc/self/mem")  # opens, and fails when it is read
+
+    with pytest.raises(UnreadableResultError, match="cannot be read"):
+        read_result(mem)
+
+
+def test_nothing_is_left_open(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    for path in (pickled(tmp_path, 1), tmp_path, tmp_path / "pipe"):
+        with contextlib.suppress(UnreadableResultError):
+            read_result(path)
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_reason_that_quotes_the_pickle_is_short_and_harmless_on_a_terminal(tmp_path):
+    name = "\x1b[2J\n" + "x" * 5000
+    path = tmp_path / "result.pkl"
+    path.write_bytes(b"\x80\x04\x8c\x02os" + pickle.dumps(name, 4)[11:-2] + b"\x93.")
+
+    with pytest.raises(UnreadableResultError, match="it wants to load os") as caught:
+        read_result(path)
+
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
 def test_a_file_of_exactly_the_largest_size_is_read(tmp_path):
     around = len(pickle.dumps(b"x" * 100_000)) - 100_000
     path = pickled(tmp_path, b"x" * (result.MAX_BYTES - around), pickle.DEFAULT_PROTOCOL)
@@ -200,7 +248,7 @@ def refused_in_time(path: Path) -> bool:
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
-            timeout=4,
+            timeout=20,
         )
     except subprocess.TimeoutExpired:
         return False
@@ -237,3 +285,50 @@ def test_a_pickle_without_its_buffers_is_refused(tmp_path):
 
     with pytest.raises(UnreadableResultError):
         read_result(path)
+
+
+def test_a_result_is_kept_byte_by_byte_whatever_it_holds(tmp_path):
+    hostile = pickle.dumps(Calls(os.system, f"touch {tmp_path / 'was_run'}"))
+    (tmp_path / "result.pkl").write_bytes(hostile)
+    kept = tmp_path / "kept.pkl"
+
+    keep_result(tmp_path / "result.pkl", kept)
+
+    assert kept.read_bytes() == hostile
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.pkl", "result.pkl"]
+
+
+def test_an_older_result_is_replaced_and_not_written_through(tmp_path):
+    other = tmp_path / "other"
+    other.write_text("mine")
+    kept = tmp_path / "kept.pkl"
+    kept.symlink_to(other)
+    (tmp_path / ".kept.pkl.new").symlink_to(other)
+
+    keep_result(pickled(tmp_path, 1), kept)
+
+    assert read_result(kept) == 1
+    assert other.read_text() == "mine"
+
+
+def make_link(path: Path) -> None:
+    path.symlink_to("/etc/hostname")
+
+
+def make_large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(result.MAX_KEPT_BYTES + 1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [make_link, os.mkfifo, Path.mkdir, make_large, lambda path: None],
+    ids=["a link", "a pipe", "a folder", "too large", "nothing"],
+)
+def test_what_is_no_file_or_too_large_is_not_kept(tmp_path, make):
+    make(tmp_path / "result.pkl")
+
+    with pytest.raises(UnreadableResultError):
+        keep_result(tmp_path / "result.pkl", tmp_path / "kept.pkl")
+
+    assert not os.path.lexists(tmp_path / "kept.pkl")
