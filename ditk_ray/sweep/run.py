@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ from ray.tune.stopper import CombinedStopper, Stopper
 
 import ditk_ray
 from ditk_ray.config.config_file import render_config
+from ditk_ray.config.whole_file import write_whole
 from ditk_ray.errors import DitkRayError, MetricMissingError
+from ditk_ray.provenance.snapshot import write_provenance
+from ditk_ray.search.schedulers import checkpoints_kept
 from ditk_ray.search.stoppers import build_stopper
 from ditk_ray.sweep.description import describe_job
 from ditk_ray.sweep.interrupts import Interrupts
@@ -29,7 +33,7 @@ from ditk_ray.sweep.setup import PreparedSweep, make_folder
 from ditk_ray.tracking.artifacts import BEST_CONFIG_FILE
 from ditk_ray.tracking.lock import sweep_lock
 from ditk_ray.tracking.observer import SweepListener, SweepObserver, own_metrics
-from ditk_ray.tracking.record import SweepRecord, SweepStatus, TrialState, write_whole
+from ditk_ray.tracking.record import SweepRecord, SweepStatus, TrialState
 from ditk_ray.tracking.recorder import Recorder
 from ditk_ray.trial.serial_run import ENDED
 from ditk_ray.trial.shipping import Shipped
@@ -127,11 +131,9 @@ def _keep_provenance(sweep: PreparedSweep) -> None:
     places |= {"config": Path(job.config.source)} if job.config.source else {}
     nodes = {node.name: dict(node.resources) for node in sweep.nodes}
     resources = {"trial": sweep.resources.for_ray(), "nodes": nodes}
-    try:
-        from ditk_ray.tracking.provenance import write_provenance
-    except ImportError:
-        return
-    write_provenance(sweep.folder, places, resources, sweep.options.command)
+    kept = write_provenance(sweep.folder, places, resources, sweep.options.command)
+    if job.file:
+        shutil.copyfile(job.file, kept / job.file.name)
 
 
 def _keep_report(folder: Path) -> None:
@@ -181,7 +183,7 @@ def build_tuner(
             storage_path=str(sweep.folder),
             stop=CombinedStopper(*stoppers),
             callbacks=[observer],
-            checkpoint_config=_checkpointing(sweep.checkpoints),
+            checkpoint_config=_checkpointing(sweep),
             progress_reporter=reporter,
             verbose=0 if reporter is None else 1,
         ),
@@ -242,10 +244,11 @@ def trial_name(trial: Trial) -> str:
     return f"trial_{trial.trial_id.rpartition('_')[2]}"
 
 
-def _checkpointing(wanted: bool) -> tune.CheckpointConfig:
-    if not wanted:
+def _checkpointing(sweep: PreparedSweep) -> tune.CheckpointConfig:
+    if not sweep.checkpoints:
         return tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False)
-    return tune.CheckpointConfig(checkpoint_frequency=1, num_to_keep=2)
+    kept = checkpoints_kept(sweep.job.scheduler)
+    return tune.CheckpointConfig(checkpoint_frequency=1, num_to_keep=kept)
 
 
 def _status(brake: _Brake, interrupts: Interrupts) -> SweepStatus:

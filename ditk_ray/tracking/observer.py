@@ -125,9 +125,11 @@ class SweepObserver(Callback):
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **i: Any) -> None:
         """Note that a trial runs."""
         record = self._record_of(trial)
-        record.set_params(self._space.active(trial.config))
+        is_changed = record.set_params(self._space.active(trial.config))
         record.started = record.started or now()
         self._running[record.id] = trial
+        if is_changed and record.state is TrialState.RUNNING:
+            self._tell(lambda listener: listener.changed(self.record, record))
         self._set_state(record, TrialState.RUNNING)
 
     def on_trial_result(
@@ -149,6 +151,10 @@ class SweepObserver(Callback):
         ended = (trial.last_result or {}).get(ENDED)
         state = _END_STATES.get(str(ended), TrialState.STOPPED)
         self._set_state(self._record_of(trial), state)
+
+    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **i: Any) -> None:
+        """Note that a trial failed and is tried again."""
+        self._set_state(self._record_of(trial), TrialState.PENDING)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **i: Any) -> None:
         """Note why a trial failed."""

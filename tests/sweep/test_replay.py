@@ -1,0 +1,118 @@
+"""Training a recorded trial again: real trials, run without Ray."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from ditk_ray.errors import BadConfigError
+from ditk_ray.sweep.replay import Replay, read_evaluations, replay_trial
+from ditk_ray.tracking.record import SweepRecord, TrialRecord
+from ditk_ray.trial.serial_run import ENDED, SerialRun
+from tests.processes import processes_in
+from tests.trial.experiments import make_plan
+
+pytestmark = pytest.mark.engine
+
+
+def recorded(warm, folder, reports=None, **changes):
+    """Train a trial, to its end or for some reports, and return its record."""
+    plan = make_plan(folder, warm.key, **changes)
+    run = SerialRun(plan, {}, folder / "trial_00000", warm)
+    trial = TrialRecord("trial_00000", {}, dir=str(folder / "trial_00000"))
+    record = SweepRecord("s", "eval_value", "max", trials={trial.id: trial})
+    record.job = {"seeds": list(plan.seeds), "resources": asdict(plan.resources)}
+    while reports is None or trial.reports < reports:
+        metrics = run.next_report()
+        record.add_report(trial, metrics)
+        if ENDED in metrics:
+            break
+    run.close()
+    return record, trial
+
+
+def test_a_trial_that_is_run_again_gets_the_same_scores(warm, tmp_path):
+    record, trial = recorded(warm, tmp_path)
+
+    replay = replay_trial(record, trial, warm)
+
+    assert replay.agrees
+    assert len(replay.replayed) == len(replay.recorded) == trial.reports - 1
+    assert replay.folder == tmp_path / "replays/trial_00000_0"
+    assert processes_in(tmp_path) == []
+
+
+def test_a_trial_that_was_stopped_early_is_compared_as_far_as_it_went(warm, tmp_path):
+    record, trial = recorded(warm, tmp_path, reports=2, limits={"max_env_step": 5000})
+    told = []
+
+    replay = replay_trial(record, trial, warm, lambda number, old, new: told.append(number))
+
+    assert replay.agrees
+    assert told == [1, 2]
+    assert processes_in(tmp_path) == []
+
+
+def test_a_trial_on_several_seeds_is_run_on_all_of_them(warm, tmp_path):
+    record, trial = recorded(warm, tmp_path, seeds=(3, 4))
+
+    replay = replay_trial(record, trial, warm)
+
+    assert replay.agrees
+    assert set(replay.replayed[0]) >= {"eval_value_seed_3", "eval_value_seed_4"}
+
+
+def test_a_config_that_was_changed_since_is_seen_to_differ(warm, tmp_path):
+    record, trial = recorded(warm, tmp_path, limits={"max_env_step": 400})
+    config = tmp_path / "trial_00000/config.py"
+    config.write_text(config.read_text().replace("seed=0", "seed=9"))
+    record.job["seeds"] = [9]
+
+    replay = replay_trial(record, trial, warm)
+
+    assert not replay.agrees
+    assert replay.first_difference is not None
+
+
+def test_a_trial_that_left_nothing_to_run_or_to_compare_is_refused(warm, tmp_path):
+    record, trial = recorded(warm, tmp_path)
+    (tmp_path / "trial_00000/metrics.jsonl").unlink()
+    with pytest.raises(BadConfigError, match="no evaluation"):
+        replay_trial(record, trial, warm)
+
+    (tmp_path / "trial_00000/config.py").unlink()
+    with pytest.raises(BadConfigError, match="no config file"):
+        replay_trial(record, trial, warm)
+    assert not (tmp_path / "replays").exists()
+
+
+def test_only_the_last_attempt_counts(tmp_path):
+    rows = [(0, 1.0), (0, 2.0), (1, 3.0)]
+    lines = [json.dumps({"eval_value": value, "ditk_ray_attempt": n}) for n, value in rows]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+
+    (row,) = read_evaluations(TrialRecord("t", {}, dir=str(tmp_path)))
+
+    assert row["eval_value"] == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "difference"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], None),
+        ([1.0, 2.0], [1.0, 2.0 + 1e-9], None),
+        ([1.0, 2.0], [1.0, 2.1], 1),
+        ([1.0, 2.0], [1.0], 1),
+        ([None], [None], None),
+        ([None], [1.0], 0),
+    ],
+)
+def test_two_runs_agree_if_every_evaluation_does(tmp_path, old, new, difference):
+    rows = [[{"eval_value": value, "env_step": 0} for value in side] for side in (old, new)]
+
+    replay = Replay("t", "eval_value", *rows, tmp_path)
+
+    assert replay.first_difference == difference
+    assert replay.agrees is (difference is None)

@@ -1,0 +1,238 @@
+"""Real sweeps, recorded on a real MLflow server and read back by MLflow's own client."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from ray import tune
+from ray.tune.schedulers import PopulationBasedTraining
+
+from ditk_ray import JobCfg
+from ditk_ray.config.space import build_space
+from ditk_ray.sweep.replay import read_evaluations
+from ditk_ray.tracking.artifacts import sweep_artifacts, trial_artifacts
+from ditk_ray.tracking.delivery_state import read_state
+from ditk_ray.tracking.observer import SweepObserver
+from ditk_ray.tracking.record import SweepRecord, SweepStatus, TrialState
+from ditk_ray.tracking.recorder import Recorder, TrackingOptions
+from tests.mlflow_server import MlflowServer, RecordedRuns
+from tests.processes import wait_until
+from tests.trial import experiments
+
+pytestmark = [pytest.mark.ray, pytest.mark.mlflow]
+
+
+class Recorded(JobCfg):
+    config = experiments.CARTPOLE
+    space: ClassVar[Any] = {"policy.learn.learning_rate": tune.grid_search([0.001, 0.002])}
+    max_env_step = 300
+
+
+def assert_complete(runs: RecordedRuns, outcome: Any, folder: Path) -> None:
+    """Compare all that the store has with all that is on disk."""
+    record = outcome.record
+    assert set(runs.children) == set(record.trials)
+    for name, run in runs.children.items():
+        trial = record.trials[name]
+        assert run.data.tags["ditk_ray.state"] == trial.state
+        evaluations = read_evaluations(trial)
+        for metric in ("eval_value", "eval_value_std", "train_iter"):
+            told = sorted((row["env_step"], row[metric]) for row in evaluations)
+            assert runs.history(name, metric) == told
+        on_disk = {
+            str(item.file.relative_to(trial.dir)): item.file.read_bytes()
+            for item in trial_artifacts(Path(trial.dir))
+        }
+        kept = runs.artifacts(run, folder / name)
+        assert {"config.py", "result.pkl", "result.json", "attempt_0/log.txt"} <= set(on_disk)
+        assert {key: kept[key] for key in on_disk} == on_disk
+        assert json.loads(kept["result.json"]) == trial.result
+    kept = runs.artifacts(runs.parent, folder / "parent")
+    names = {str(item.file.relative_to(outcome.folder)) for item in sweep_artifacts(outcome.folder)}
+    assert {"sweep.json", "best_config.py", "report.html", "provenance/provenance.json"} <= names
+    for name in names:
+        assert kept[name] == (outcome.folder / name).read_bytes()
+
+
+def test_a_recorded_sweep_is_all_there_and_identical_to_what_is_on_disk(
+    sweep, mlflow_server: MlflowServer, tmp_path
+):
+    outcome = sweep(Recorded, mlflow_uri=mlflow_server.uri, mlflow_experiment="complete")
+
+    runs = RecordedRuns(mlflow_server.client(), "complete")
+    assert_complete(runs, outcome, tmp_path / "downloaded")
+    assert runs.parent.info.run_name == "Recorded"
+    assert runs.parent.info.status == "FINISHED"
+    best = outcome.record.best()
+    assert best is not None
+    assert runs.parent.data.tags["ditk_ray.best_trial"] == best.id
+    assert runs.parent.data.metrics["best_eval_value"] == outcome.record.score(best)
+    checkpoint = runs.artifacts(runs.children[best.id], tmp_path / "best")
+    assert len(checkpoint["checkpoint/ckpt_best.pth.tar"]) > 10_000
+    for run in runs.children.values():
+        drawn = outcome.record.trials[run.info.run_name].params
+        assert run.data.params == {key: str(value) for key, value in drawn.items()}
+        assert run.data.tags["ditk_ray.seed"] == "0"
+        assert run.data.tags["ditk_ray.node"]
+
+
+def test_a_server_that_is_killed_and_comes_back_changes_nothing_of_the_sweep(
+    sweep, mlflow_server: MlflowServer, tmp_path
+):
+    class Longer(Recorded):
+        max_env_step = 1500
+
+    undisturbed = sweep(Longer, seed=1, name="undisturbed")
+    folder = tmp_path / "results/disturbed"
+
+    def disturb() -> None:
+        uri = mlflow_server.uri
+        wait_until(lambda: read_state(folder, uri).runs, 60, "the first delivery")
+        mlflow_server.kill()
+        wait_until(lambda: read_state(folder, uri).error, 60, "a delivery that fails")
+        mlflow_server.start()
+
+    trouble = threading.Thread(target=disturb)
+    trouble.start()
+    outcome = sweep(
+        Longer, seed=1, name="disturbed", mlflow_uri=mlflow_server.uri, mlflow_experiment="trouble"
+    )
+    trouble.join()
+    from ditk_ray.tracking.sync import sync
+
+    sync(outcome.folder)  # should the server have come back too late
+
+    scores = [
+        [(trial.params, trial.metrics["eval_value"]) for trial in one.record.trials.values()]
+        for one in (undisturbed, outcome)
+    ]
+    assert scores[0] == scores[1]
+    runs = RecordedRuns(mlflow_server.client(), "trouble")
+    assert runs.parent.info.status == "FINISHED"
+    assert_complete(runs, outcome, tmp_path / "downloaded")
+
+
+def test_population_based_training_changes_parameters_and_mlflow_does_not_mind(
+    sweep, mlflow_server: MlflowServer
+):
+    class Population(JobCfg):
+        config = experiments.CARTPOLE
+        space: ClassVar[Any] = {
+            "policy.learn.learning_rate": tune.loguniform(1e-5, 1e-1),
+            "policy.eval.evaluator.eval_freq": 20,
+        }
+        num_samples = 2
+        max_env_step = 1200
+        scheduler = PopulationBasedTraining(
+            time_attr="training_iteration",
+            perturbation_interval=2,
+            quantile_fraction=0.5,
+            hyperparam_mutations={"policy.learn.learning_rate": tune.loguniform(1e-5, 1e-1)},
+        )
+
+    outcome = sweep(Population, mlflow_uri=mlflow_server.uri, mlflow_experiment="population")
+
+    states = {trial.state: trial.error for trial in outcome.record.trials.values()}
+    assert states == {TrialState.SUCCEEDED: None}
+    changed = [trial for trial in outcome.record.trials.values() if trial.changes]
+    assert changed, "nothing was exploited"
+    runs = RecordedRuns(mlflow_server.client(), "population")
+    assert read_state(outcome.folder, mlflow_server.uri).refused == 0
+    for trial in changed:
+        run = runs.children[trial.id]
+        first = trial.changes[0]["params"]["policy.learn.learning_rate"]
+        last = trial.params["policy.learn.learning_rate"]
+        assert run.data.params["policy.learn.learning_rate"] == str(first)
+        assert run.data.tags["ditk_ray.param.policy.learn.learning_rate"] == str(last)
+        history = runs.history(trial.id, "param.policy.learn.learning_rate")
+        assert len(history) == len(trial.changes)
+
+
+class FailsOnce(tune.Trainable):
+    """Simulates a trial: three reports, and a failure of its first attempt."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self.marker = Path(config["folder"]) / self.trial_name
+
+    def step(self) -> dict[str, Any]:
+        if self.iteration == 1 and not self.marker.exists():
+            self.marker.touch()
+            raise RuntimeError("the first time")
+        return {
+            "eval_value": self.iteration,
+            "env_step": self.iteration,
+            "done": self.iteration == 2,
+        }
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        pass
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        pass
+
+
+def test_a_trial_that_tune_tries_again_goes_on_in_its_own_run(
+    ray_address, mlflow_server: MlflowServer, tmp_path
+):
+    import ray
+
+    folder = tmp_path / "retried"
+    folder.mkdir()
+    record = SweepRecord("retried", "eval_value", "max")
+    recorder = Recorder(folder, TrackingOptions(mlflow_server.uri, "retried"))
+    space = build_space({"folder": tune.choice([str(tmp_path)])})
+    observer = SweepObserver(record, folder, space, [recorder])
+    with ray.init(ray_address, log_to_driver=False):
+        observer.begin()
+        tune.Tuner(
+            FailsOnce,
+            param_space=space.tune_space(),
+            tune_config=tune.TuneConfig(metric="eval_value", mode="max"),
+            run_config=tune.RunConfig(
+                storage_path=str(folder),
+                callbacks=[observer],
+                failure_config=tune.FailureConfig(max_failures=1),
+                verbose=0,
+            ),
+        ).fit()
+        observer.settle(SweepStatus.FINISHED)
+        observer.end()
+
+    (trial,) = record.trials.values()
+    assert trial.state is TrialState.STOPPED
+    runs = RecordedRuns(mlflow_server.client(), "retried")
+    (run,) = runs.children.values()
+    assert run.info.status == "FINISHED"
+    assert [step for step, _ in runs.history(trial.id, "eval_value")] == [0, 1, 2]
+
+
+def test_an_interrupted_sweep_is_killed_in_mlflow_not_running_for_ever(cli, tmp_path):
+    import os
+    import signal
+    import subprocess
+    import sys
+
+    from mlflow import MlflowClient
+
+    from ditk_ray.tracking.store import embedded_uri
+
+    command = [str(Path(sys.executable).with_name("ditk-ray")), "tune"]
+    command += ["--cfg_class", "CartpoleDQNJobCfg", "--name", "cut", "--stopper", "eval_value>=900"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    folder = tmp_path / "ditk_ray_results/cut"
+    wait_until(lambda: len(read_state(folder, "embedded").runs) > 1, 120, "the first trials")
+    time.sleep(1)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(60) == 130
+
+    runs = RecordedRuns(MlflowClient(embedded_uri(folder.parent)), "CartpoleDQNJobCfg")
+    assert runs.parent.info.status == "KILLED"
+    assert {run.info.status for run in runs.children.values()} <= {"KILLED", "FINISHED"}
+    assert "KILLED" in {run.info.status for run in runs.children.values()}
