@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 import ditk_ray
-from ditk_ray.cli import tune
+from ditk_ray.cli import (
+    best,
+    logs,
+    mlflow_to_tensorboard,
+    replay,
+    report,
+    status,
+    sync,
+    tensorboard,
+    tune,
+    ui,
+)
 from ditk_ray.cli.arguments import Parser
 from ditk_ray.errors import DitkRayError
+
+_COMMANDS = (
+    tune,
+    status,
+    best,
+    logs,
+    report,
+    replay,
+    ui,
+    tensorboard,
+    sync,
+    mlflow_to_tensorboard,
+)
 
 
 def build_parser() -> Parser:
@@ -16,7 +41,8 @@ def build_parser() -> Parser:
     parser = Parser(prog="ditk-ray", description="Tune DI-engine experiments with Ray Tune.")
     parser.add_argument("--version", action="version", version=f"ditk-ray {ditk_ray.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    tune.add_command(commands)
+    for command in _COMMANDS:
+        command.add_command(commands)
     return parser
 
 
@@ -25,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = build_parser().parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
         code: int = given.run(given)
+        sys.stdout.flush()
     except DitkRayError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -32,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        sys.stderr.close()
+        # Whoever read has enough; Python would try to write the rest once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code
 

@@ -14,7 +14,11 @@ from rich.text import Text
 from ditk_ray.config.entries import entry_name
 from ditk_ray.config.jsonable import json_text
 from ditk_ray.config.quantities import show_seconds
+from ditk_ray.provenance.masking import mask_text
+from ditk_ray.tracking.artifacts import REPORT_FILE
+from ditk_ray.tracking.folders import sweep_to_type
 from ditk_ray.tracking.logs import split_error, tail
+from ditk_ray.tracking.recording import read_recording
 
 if TYPE_CHECKING:
     from ditk_ray.config.job_files import JobEntry
@@ -27,9 +31,15 @@ ROWS_SHOWN = 20
 _PIPE_WIDTH = 160
 
 
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line what becomes of a reader who has enough."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Return where results go."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    return _Output(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def note(text: str) -> None:
@@ -125,9 +135,21 @@ def print_summary(outcome: SweepOutcome, form: str) -> None:
     out.print(trial_table(record, ranked(record)[:ROWS_SHOWN]))
     _print_best(outcome, out)
     print_failures(record, out)
+    _print_views(outcome.folder, out)
     out.print(
         f"everything is in {short_path(outcome.folder)} (sweep.json, a folder for each trial)"
     )
+
+
+def _print_views(folder: Path, out: Console) -> None:
+    """Print how to look at a sweep."""
+    report, recording = folder / REPORT_FILE, read_recording(folder)
+    if report.is_file():
+        out.print(f"look at it: {short_path(report)}")
+    if recording is not None and recording.is_on_server:
+        out.print(f"in MLflow: {mask_text(recording.page(recording.uri))}")
+    elif recording is not None:
+        out.print(f"in MLflow: ditk-ray ui {sweep_to_type(folder)}")
 
 
 def count_line(record: SweepRecord) -> str:

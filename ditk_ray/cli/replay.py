@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ditk_ray.cli.sweep_arguments import add_format, add_sweep
+
 if TYPE_CHECKING:
     from ditk_ray.sweep.replay import Replay
     from ditk_ray.tracking.record import TrialRecord
@@ -29,16 +31,9 @@ def add_command(commands: Any) -> None:
         epilog=_EXAMPLES,
     )
     parser.set_defaults(run=run)
-    parser.add_argument("sweep", metavar="SWEEP", help="a sweep's name or folder")
+    add_sweep(parser)
     parser.add_argument("trial", metavar="TRIAL", nargs="?", default="best", help="(default: best)")
-    parser.add_argument(
-        "--storage_path",
-        metavar="DIR",
-        type=Path,
-        default=Path("ditk_ray_results"),
-        help="where sweeps are kept (default: %(default)s)",
-    )
-    parser.add_argument("--format", choices=["table", "json"], default="table")
+    add_format(parser)
 
 
 def run(given: argparse.Namespace) -> int:

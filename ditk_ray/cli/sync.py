@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
+
+from ditk_ray.cli.sweep_arguments import add_format, add_sweep
 
 _EXAMPLES = """\
 examples:
@@ -23,24 +24,17 @@ def add_command(commands: Any) -> None:
         epilog=_EXAMPLES,
     )
     parser.set_defaults(run=run)
-    parser.add_argument("sweep", metavar="SWEEP", help="a sweep's name or folder")
+    add_sweep(parser)
     parser.add_argument("--mlflow_uri", metavar="URI", help="another store than the sweep's own")
-    parser.add_argument(
-        "--storage_path",
-        metavar="DIR",
-        type=Path,
-        default=Path("ditk_ray_results"),
-        help="where sweeps are kept (default: %(default)s)",
-    )
-    parser.add_argument("--format", choices=["table", "json"], default="table")
+    add_format(parser)
 
 
 def run(given: argparse.Namespace) -> int:
     """Do what the arguments say and return the exit code."""
     from ditk_ray.cli import output
     from ditk_ray.config.jsonable import json_text
+    from ditk_ray.provenance.masking import mask_text
     from ditk_ray.tracking.folders import find_sweep
-    from ditk_ray.tracking.masking import mask_text
     from ditk_ray.tracking.store import calm_mlflow, chosen_uri, resolved_uri
 
     folder = find_sweep(given.sweep, given.storage_path)

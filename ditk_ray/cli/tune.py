@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ditk_ray.cli.sweep_arguments import positive
 from ditk_ray.errors import BadConfigError, Problem
+from ditk_ray.tracking.folders import DEFAULT_STORAGE
 
 if TYPE_CHECKING:
     from ditk_ray.sweep.setup import SweepOptions
@@ -52,14 +54,14 @@ def add_command(commands: Any) -> None:
     where.add_argument(
         "--num_workers_per_node",
         metavar="N",
-        type=_positive,
+        type=positive,
         help="divide each node among N trials",
     )
     where.add_argument(
         "--storage_path",
         metavar="DIR",
         type=Path,
-        default=Path("ditk_ray_results"),
+        default=DEFAULT_STORAGE,
         help="where sweeps are kept (default: %(default)s)",
     )
     where.add_argument("--name", help="the sweep's name (default: the class and the time)")
@@ -82,11 +84,11 @@ def add_command(commands: Any) -> None:
     )
 
     change = parser.add_argument_group("what to change in the JobCfg")
-    change.add_argument("--num_samples", metavar="N", type=_positive)
+    change.add_argument("--num_samples", metavar="N", type=positive)
     change.add_argument("--metric", metavar="NAME")
     change.add_argument("--mode", choices=["max", "min"])
     change.add_argument(
-        "--repeat_run_count", metavar="N", type=_positive, help="run each trial on N seeds"
+        "--repeat_run_count", metavar="N", type=positive, help="run each trial on N seeds"
     )
     change.add_argument(
         "--seed",
@@ -208,10 +210,3 @@ def _assignment(text: str) -> tuple[str, Any]:
         return path.strip(), ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return path.strip(), value
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("has to be 1 or more")
-    return number

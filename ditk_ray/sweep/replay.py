@@ -16,9 +16,10 @@ from ditk_ray.config.resources import TrialResources
 from ditk_ray.config.space import SearchSpace
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.tracking.record import SweepRecord, TrialRecord
+from ditk_ray.trial.files import CONFIG_FILE, METRICS_FILE
 from ditk_ray.trial.recorded_training import RecordedTraining
 from ditk_ray.trial.serial_run import ATTEMPT, ENDED, Metrics, SerialRun
-from ditk_ray.trial.spec import CONFIG_FILE, METRICS_FILE, TrialPlan
+from ditk_ray.trial.spec import TrialPlan
 from ditk_ray.trial.warm_node import WarmNode
 
 REPLAYS_FOLDER = "replays"

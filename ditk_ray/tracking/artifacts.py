@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ditk_ray.provenance.snapshot import PROVENANCE_FOLDER
 from ditk_ray.tracking.record import RECORD_FILE
-from ditk_ray.trial.spec import CONFIG_FILE, LOG_FILE, METRICS_FILE
+from ditk_ray.trial.files import CONFIG_FILE, LOG_FILE, METRICS_FILE
 
 BEST_CONFIG_FILE = "best_config.py"
 REPORT_FILE = "report.html"

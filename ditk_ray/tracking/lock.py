@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 LOCK_FILE = ".running"
+_TRIES = 5
+_PAUSE = 0.05
 
 
 class HeldError(Exception):
@@ -20,10 +23,14 @@ def held(path: Path) -> Iterator[None]:
     """Hold a lock on a file; it is let go with the process. Raises `HeldError`."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # not inherited by other programs
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise HeldError(str(path)) from error
+        for left in reversed(range(_TRIES)):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if not left:
+                    raise HeldError(str(path)) from error
+                time.sleep(_PAUSE)  # somebody may only be looking whether it is held
         yield
     finally:
         os.close(file)
@@ -38,8 +45,11 @@ def is_running(folder: Path) -> bool:
     """Say whether a process runs the sweep now."""
     if not (folder / LOCK_FILE).exists():
         return False
+    file = os.open(folder / LOCK_FILE, os.O_RDONLY)
     try:
-        with sweep_lock(folder):
-            return False
-    except HeldError:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
         return True
+    finally:
+        os.close(file)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ditk_ray.tracking.delivery_state import DeliveryState, read_state
+from ditk_ray.tracking.folders import sweep_to_type
 from ditk_ray.tracking.journal import TRACKING_FOLDER, JournalWriter, read_events
 from ditk_ray.tracking.record import SweepRecord, TrialRecord
 
@@ -195,7 +196,7 @@ class Recorder:
             why = f" ({state.error})" if state.error else ""
             self._say(
                 f"not everything is in MLflow yet{why}; nothing is lost: "
-                f"`ditk-ray sync {self._folder.name}` sends the rest"
+                f"`ditk-ray sync {sweep_to_type(self._folder)}` sends the rest"
             )
         if state.refused:
             log = self._folder / TRACKING_FOLDER / RECORDER_LOG

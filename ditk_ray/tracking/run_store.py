@@ -30,6 +30,8 @@ from ditk_ray.tracking.store import artifact_location, opened_once
 KEY_TAG = "ditk_ray.key"
 """The tag by which a run is found again: the sweep's id, and the trial's for a child."""
 
+# Without it MLflow's UI takes an experiment for one with language models.
+_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
 _REFUSALS = {
     "BAD_REQUEST",
@@ -107,7 +109,7 @@ class RunStore:
         if found is None:
             place = artifact_location(uri, folder, name)
             try:
-                return str(self._client.create_experiment(name, place))
+                return str(self._client.create_experiment(name, place, _EXPERIMENT_TAGS))
             except MlflowException as error:  # another sweep was quicker
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlflow.entities import Metric
+from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 from mlflow.utils.validation import MAX_PARAM_VAL_LENGTH
 
 from ditk_ray.config.jsonable import json_text
@@ -129,6 +130,7 @@ class UpdateCollector:
             update.metrics += metrics_of(score, finished, event["time"])
             update.tags[f"{TAG}best_trial"] = best["trial"]
             update.tags |= _prefixed(f"{TAG}best.", best["params"])
+            update.tags[MLFLOW_RUN_NOTE] = _note_on(best, event["counts"])
 
     def _take_end(self, event: Event, update: RunUpdate) -> None:
         status = SweepStatus(event["status"])
@@ -140,6 +142,16 @@ class UpdateCollector:
         for trial in event["unfinished"]:
             child = self._update(trial, event["time"])
             child.status, child.ended = "KILLED", event["time"]
+
+
+def _note_on(best: Mapping[str, Any], counts: Mapping[str, int]) -> str:
+    """Return what MLflow's UI shows as the description of the sweep's run."""
+    shown = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
+    rows = "".join(f"| `{name}` | {value} |\n" for name, value in best["params"].items())
+    return (
+        f"Best: {best['trial']}, {best['metric']} {best['score']:g}. Trials: {shown}.\n\n"
+        f"| parameter | of the best |\n|---|---|\n{rows}"
+    )
 
 
 def _prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,15 +18,9 @@ from ditk_ray.config.config_file import render_config
 from ditk_ray.config.jsonable import json_text
 from ditk_ray.errors import TrialFailedError, TrialTimeoutError
 from ditk_ray.trial.channel import Message
+from ditk_ray.trial.files import CONFIG_FILE, METRICS_FILE, RESULT_FILE, RESULT_VALUE_FILE
 from ditk_ray.trial.result import UnreadableResultError, keep_result, read_result
-from ditk_ray.trial.spec import (
-    CONFIG_FILE,
-    METRICS_FILE,
-    RESULT_FILE,
-    RESULT_VALUE_FILE,
-    Attempt,
-    TrialPlan,
-)
+from ditk_ray.trial.spec import Attempt, TrialPlan
 from ditk_ray.trial.training import train
 from ditk_ray.trial.warm_node import NodeProcess, WarmNode
 

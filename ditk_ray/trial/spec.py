@@ -11,12 +11,7 @@ from ditk_ray.config.config_file import EntryCall
 from ditk_ray.config.engine_config import EngineConfig
 from ditk_ray.config.resources import TrialResources
 from ditk_ray.config.space import SearchSpace
-
-METRICS_FILE = "metrics.jsonl"
-RESULT_FILE = "result.pkl"
-RESULT_VALUE_FILE = "result.json"
-CONFIG_FILE = "config.py"
-LOG_FILE = "log.txt"
+from ditk_ray.trial.files import LOG_FILE
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from easydict import EasyDict
 from ditk_ray.config.entries import entry_arguments, entry_function_name
 from ditk_ray.trial.channel import Channel
 from ditk_ray.trial.evaluation_hook import Evaluation, install_hook, install_task_hook
+from ditk_ray.trial.files import RESULT_FILE
 from ditk_ray.trial.quick_config_save import install_quick_save
-from ditk_ray.trial.spec import RESULT_FILE, Attempt
+from ditk_ray.trial.spec import Attempt
 
 CHECKPOINT_NAME = "ditk_ray_{}.pth.tar"
 

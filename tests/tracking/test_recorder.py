@@ -101,6 +101,8 @@ def test_the_sweep_is_the_parent_run_with_the_job_the_best_and_the_counts(played
     assert parent.data.metrics["best_eval_value"] == 9
     assert parent.data.tags["ditk_ray.best_trial"] == "trial_00001"
     assert parent.data.tags["ditk_ray.best.policy.lr"] == "0.1"
+    note = parent.data.tags["mlflow.note.content"]
+    assert note.startswith("Best: trial_00001, eval_value 9. Trials: 1 stopped, 2 succeeded.")
     assert parent.data.metrics["trials_succeeded"] == 2
     assert parent.data.metrics["trials_stopped"] == 1
     assert parent.data.metrics["trials_running"] == 0
@@ -298,7 +300,7 @@ def test_with_the_server_away_everything_waits_on_disk_and_sync_delivers_it(
     sweep.refresh()
     assert "kept on disk" in sweep.complaints[0]
     sweep.end()
-    assert f"ditk-ray sync {sweep.folder.name}" in sweep.complaints[-1]
+    assert f"ditk-ray sync {sweep.folder}`" in sweep.complaints[-1]
     assert processes_of(sweep.folder) == []
 
     mlflow_server.start()
