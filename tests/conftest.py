@@ -15,6 +15,7 @@ import pytest
 
 from ditk_ray.sweep.ray_session import quiet_ray
 from ditk_ray.tracking.store import calm_mlflow
+from tests.browser import started_chromium
 from tests.mlflow_server import MlflowServer
 from tests.processes import can_connect, end, free_port, wait_until
 
@@ -100,6 +101,13 @@ def mlflow_server(_mlflow_server: MlflowServer) -> MlflowServer:
     """
     _mlflow_server.start()
     return _mlflow_server
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser for the tests of a module: playwright's event loop must not outlive them."""
+    with started_chromium() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Showing a sweep: one page that opens without a network."""

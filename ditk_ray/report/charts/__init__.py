@@ -1,0 +1,1 @@
+"""The charts: Plotly figures, each with a caption that says what it shows."""

@@ -1,0 +1,41 @@
+"""A report on a sweep that really ran."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+from ray import tune
+
+from ditk_ray import JobCfg
+from ditk_ray.report.page import write_report
+from tests.trial import experiments
+
+pytestmark = [pytest.mark.ray, pytest.mark.browser]
+
+
+class WithAFailure(JobCfg):
+    config = experiments.CARTPOLE
+    space: ClassVar[Any] = {
+        "policy.model.encoder_hidden_size_list": tune.grid_search([[32], [64, -64], [64]]),
+        "policy.learn.learning_rate": tune.loguniform(1e-4, 1e-2),
+    }
+    seeds = 2
+    max_env_step = 200
+
+
+def test_a_real_sweep_with_a_failure_and_two_seeds_is_shown_whole(sweep, opened):
+    outcome = sweep(WithAFailure)
+    seen = opened(write_report(outcome.folder))
+    best = outcome.record.best()
+    assert seen.text(".lead").startswith("3 trials in ")
+    assert f"the best, {best.id}, reached eval_value" in seen.text(".lead")
+    assert "1 trial failed." in seen.text(".lead")
+    assert f"{outcome.folder}/best_config.py" in seen.text("#command")
+    assert "negative dimension" in seen.text("#failures pre")
+    assert "Its thin lines are its 2 seeds." in seen.text("#caption-curves")
+    seen.look_at("#chart-curves")
+    assert seen.lines("chart-curves") == 2 + 2 + 1
+    assert len(seen.table()) == 3
+    seen.page.locator("#details summary").first.click()
+    assert "grid [[32], [64, -64], [64]]" in seen.text("#details")
