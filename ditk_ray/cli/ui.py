@@ -63,6 +63,7 @@ def _show(uri: str, recording: Recording | None, given: argparse.Namespace) -> N
     from ditk_ray.cli.browser import open_page
     from ditk_ray.cli.output import note
     from ditk_ray.cli.server_process import serve
+    from ditk_ray.tracking.recording import mlflow_page
 
     _require_store(uri)
     address = choose_address(given.host, given.port, _PORT)
@@ -71,7 +72,7 @@ def _show(uri: str, recording: Recording | None, given: argparse.Namespace) -> N
     if not address.is_loopback:
         note("everybody who reaches this machine can read and delete what is recorded")
     note("starting MLflow's UI (some seconds)")
-    page = recording.page(address.url) if recording is not None else address.url
+    page = recording.page(address.url) if recording is not None else mlflow_page(address.url)
 
     def ready() -> None:
         print(page, flush=True)

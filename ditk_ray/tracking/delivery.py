@@ -13,7 +13,7 @@ from ditk_ray.tracking.artifacts import (
     sweep_artifacts,
     trial_artifacts,
 )
-from ditk_ray.tracking.delivery_state import read_state, state_path, write_state
+from ditk_ray.tracking.delivery_state import DeliveryState, read_state, state_path, write_state
 from ditk_ray.tracking.journal import Event, journal_path, read_chunk, read_events
 from ditk_ray.tracking.run_store import RunStore, is_refused
 from ditk_ray.tracking.store import resolved_uri
@@ -53,21 +53,21 @@ class Delivery:
         Raises whatever keeps it from that: a server that is away, a full disk.
         """
         try:
+            store = self._opened()
             if not self._unsent:
                 chunk = read_chunk(self._journal, self.state.offset)
                 if chunk.end == self.state.offset:
                     return False
                 self._unsent = UpdateCollector().collect(chunk.events)
                 self._unsent_end = chunk.end
-            self._send()
+            self._send(store)
         except Exception as error:
             self._is_in_doubt = True
             self._note_error(error)
             raise
         return True
 
-    def _send(self) -> None:
-        store = self._opened()
+    def _send(self, store: RunStore) -> None:
         while self._unsent:
             self._apply(store, self._unsent[0])
             self._unsent.pop(0)
@@ -81,8 +81,12 @@ class Delivery:
             sweeps = read_events(self._folder, "sweep")
             self._sweep = sweeps[-1]
             uri = resolved_uri(self.state.uri, self._folder)
-            self._store = RunStore(uri, self._sweep["experiment"], self._folder)
-            self.state.experiment_id = self._store.experiment_id
+            store = RunStore(uri, self._sweep["experiment"], self._folder)
+            known = self.state.runs.get(PARENT)
+            if known and not store.has(known):  # another store is there by now
+                self.state = DeliveryState(self.state.uri)
+            self.state.experiment_id = store.experiment_id
+            self._store = store
             write_state(self._folder, self.state)  # from here on there is something to doubt
         return self._store
 
@@ -154,7 +158,7 @@ class Delivery:
             _log.warning("refused for %s: %s", update.trial or "the sweep", error)
 
     def _note_error(self, error: Exception) -> None:
-        _log.warning("not delivered yet: %s: %s", type(error).__name__, error)
+        _log.info("not delivered yet: %s: %s", type(error).__name__, error)
         self.state.error = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         try:
             write_state(self._folder, self.state)

@@ -94,7 +94,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep says when it is over
     os.nice(_NICENESS)
     calm_mlflow()
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     folder = Path(sys.argv[1])
     for _ in range(60):
         try:

@@ -42,10 +42,14 @@ class Recording:
 
     def page(self, server: str) -> str:
         """Return the address of the sweep's run in MLflow's UI at `server`."""
-        if not self.experiment_id:
-            return server
+        experiment = f"/{self.experiment_id}" if self.experiment_id else ""
         run = f"/runs/{self.run_id}" if self.run_id else ""
-        return f"{server.rstrip('/')}/#/experiments/{self.experiment_id}{run}"
+        return mlflow_page(server, f"experiments{experiment}{run}")
+
+
+def mlflow_page(server: str, place: str = "experiments") -> str:
+    """Return the address of a place in MLflow's UI, in its mode for training models."""
+    return f"{server.rstrip('/')}/#/{place}?workflowType=machine_learning"
 
 
 def read_recording(folder: Path) -> Recording | None:

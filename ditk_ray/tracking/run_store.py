@@ -7,6 +7,7 @@ value), tags and files replace themselves.
 
 from __future__ import annotations
 
+import getpass
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
-from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME, MLFLOW_USER
 from mlflow.utils.validation import (
     MAX_ENTITY_KEY_LENGTH,
     MAX_METRICS_PER_BATCH,
@@ -30,8 +31,6 @@ from ditk_ray.tracking.store import artifact_location, opened_once
 KEY_TAG = "ditk_ray.key"
 """The tag by which a run is found again: the sweep's id, and the trial's for a child."""
 
-# Without it MLflow's UI takes an experiment for one with language models.
-_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
 _REFUSALS = {
     "BAD_REQUEST",
@@ -58,9 +57,19 @@ class RunStore:
         found = self._client.search_runs([self.experiment_id], wanted, ViewType.ALL, 1)
         return str(found[0].info.run_id) if found else None
 
+    def has(self, run: str) -> bool:
+        """Say whether there is a run with this id."""
+        try:
+            self._client.get_run(run)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return False
+        return True
+
     def create(self, key: str, name: str, time: int, parent: str = "") -> str:
         """Make a run, below another one if that is given, and return its id."""
-        tags = {KEY_TAG: key, MLFLOW_RUN_NAME: name}
+        tags = {KEY_TAG: key, MLFLOW_RUN_NAME: name, MLFLOW_USER: _user()}
         if parent:
             tags[MLFLOW_PARENT_RUN_ID] = parent
         return str(self._client.create_run(self.experiment_id, time, tags).info.run_id)
@@ -109,7 +118,7 @@ class RunStore:
         if found is None:
             place = artifact_location(uri, folder, name)
             try:
-                return str(self._client.create_experiment(name, place, _EXPERIMENT_TAGS))
+                return str(self._client.create_experiment(name, place))
             except MlflowException as error:  # another sweep was quicker
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
@@ -117,6 +126,13 @@ class RunStore:
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may have no name for it
+        return ""
 
 
 def is_refused(error: Exception) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,8 @@ from ditk_ray.config.space_description import show_description
 from ditk_ray.tracking.journal import Event
 from ditk_ray.tracking.record import SweepStatus, TrialState
 from ditk_ray.tracking.run_store import metrics_of
+
+_log = logging.getLogger(__name__)
 
 PARENT = ""
 """The place of the sweep's own run among those of its trials."""
@@ -68,9 +71,13 @@ class UpdateCollector:
         """
         for event in events:
             take = getattr(self, f"_take_{event['kind']}", None)
-            if take is not None:  # a later version may know more kinds
-                update = self._update(event.get("trial", PARENT), event["time"])
-                take(event, update)
+            if take is None:  # a later version may know more kinds
+                continue
+            try:
+                take(event, self._update(event.get("trial", PARENT), event["time"]))
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                # One that cannot be understood must not hold up those after it.
+                _log.warning("passed over %s: %s: %s", event["kind"], type(error).__name__, error)
         updates = sorted(self._updates.values(), key=lambda update: update.trial != PARENT)
         return [*updates, *self._endings]
 

@@ -58,7 +58,7 @@ def check_ui(page: str, folder: Path, name: str, port: int) -> None:
     """Ask for what a browser would that was given the page's address."""
     server, _, place = page.partition("/#")
     assert server == f"http://{name}:{port}"
-    _, _, experiment, _, run = place.split("/")
+    _, _, experiment, _, run = place.partition("?")[0].split("/")
     local = f"http://127.0.0.1:{port}"
     as_printed = {"Host": f"{name}:{port}", "Origin": server}
     assert b"<title>MLflow</title>" in fetch(local, **as_printed)[1]
@@ -118,7 +118,10 @@ def test_a_sweep_on_a_server_is_pointed_to(storage, capsys):
     WrittenSweep(storage / "mine").write().recorded("https://me:secret@host:5000/mlflow")
     assert main(["ui", "mine"]) == 0
     out, err = capsys.readouterr()
-    assert out == "https://host:5000/mlflow/#/experiments/7/runs/abc123\n"
+    assert (
+        out
+        == "https://host:5000/mlflow/#/experiments/7/runs/abc123?workflowType=machine_learning\n"
+    )
     assert "secret" not in err
 
 
@@ -146,4 +149,4 @@ def test_the_page_is_opened_in_the_browser_if_asked(storage, tmp_path, cli, monk
     monkeypatch.setenv("BROWSER", f"{browser} %s")
     assert cli("ui", "mine", "--open").returncode == 0
     opened = (tmp_path / "opened").read_text().strip()
-    assert opened == "http://host:5000/#/experiments/7/runs/abc123"
+    assert opened == "http://host:5000/#/experiments/7/runs/abc123?workflowType=machine_learning"

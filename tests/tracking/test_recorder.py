@@ -407,6 +407,20 @@ def test_a_finished_sweep_can_be_recorded_in_another_store_as_well(played, tmp_p
     assert kept == here.artifacts(here.children["trial_00000"], tmp_path / "here")
 
 
+def test_a_store_that_was_removed_gets_everything_again(tmp_path):
+    sweep = PlayedSweep(tmp_path / "results/played", "embedded").start()
+    trial = sweep.trial(0)
+    sweep.report(trial, 1, 100)
+    sweep.set_state(trial, TrialState.SUCCEEDED)
+    sweep.end()
+    for database in (tmp_path / "results").glob("mlflow.db*"):
+        database.unlink()
+
+    sync(sweep.folder)
+
+    assert embedded(sweep).history("trial_00000", "eval_value") == [(100, 1)]
+
+
 def test_an_address_where_nothing_answers_costs_the_sweep_nothing(played, monkeypatch):
     monkeypatch.setattr("ditk_ray.tracking.recorder.AWAY_SECONDS", 0.5)
     sweep = played(f"http://127.0.0.1:{free_port()}").start()

@@ -58,5 +58,5 @@ def test_a_server_shows_its_runs_itself(sweep, uri):
 
 def test_the_page_is_that_of_the_sweeps_own_run(sweep):
     recording = read_recording(sweep.recorded("http://host:5000/").folder)
-    page = "http://host:5000/#/experiments/7/runs/abc123"
+    page = "http://host:5000/#/experiments/7/runs/abc123?workflowType=machine_learning"
     assert recording.page("http://host:5000/") == page

@@ -66,5 +66,15 @@ def test_a_trial_that_goes_on_after_an_interrupted_sweep_runs_again():
     assert update.status == "RUNNING"
 
 
+def test_an_event_that_cannot_be_understood_does_not_hold_up_the_others():
+    (update,) = collected(
+        {"kind": "metrics", "time": 1, "trial": "a"},
+        event("metrics", trial="a", step="?", values=None),
+        event("metrics", trial="a", step=1, values={"x": 1}),
+    )
+
+    assert [metric.value for metric in update.metrics] == [1]
+
+
 def test_kinds_of_a_later_version_are_passed_over():
     assert collected(event("mood", trial="a")) == []
