@@ -1,4 +1,4 @@
-"""Every command of the README, run as it stands there."""
+"""Every command of the README and of docs/, run as it stands there and in that order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,35 +17,44 @@ import pytest
 pytestmark = pytest.mark.ray
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
+README = ROOT / "README.md"
+DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
-# Run here by other means: the first sets up a shell, the second is this very test run.
-ELSEWHERE = {"source .venv/bin/activate", "make test"}
+# Run here by other means: the first sets up a shell, the others are this very test run
+# and a benchmark that takes an hour.
+ELSEWHERE = {"source .venv/bin/activate", "make test", "make bench"}
+
+SERVING = ("ditk-ray ui", "ditk-ray tensorboard")
+"""They run until they are interrupted."""
 
 
-def commands() -> Iterator[str]:
-    for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL):
+def commands(document: Path) -> Iterator[str]:
+    for block in re.findall(r"```bash\n(.*?)```", document.read_text(), re.DOTALL):
         for line in block.splitlines():
             command = line.partition("#")[0].strip()
             if command:
                 yield command
 
 
+def environment() -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"PATH": path}
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the README's own job in it."""
-    folder = tmp_path_factory.mktemp("readme")
-    (job,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    (folder / "my_job.py").write_text(job)
-    return folder
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
+    """Return a folder for each document, with the document's own job in it."""
+    made = {document: tmp_path_factory.mktemp(document.stem) for document in DOCUMENTS}
+    (job,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (made[README] / "my_job.py").write_text(job)
+    return made
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         shlex.split(command),
         cwd=folder,
-        env=os.environ | {"PATH": path},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=280,
@@ -59,28 +69,61 @@ def test_make_tune_reaches_195_within_four_minutes(tmp_path):
     assert len(record["trials"]) >= 8
     assert record["best"]["score"] >= 195
     assert "best: " in shown.stdout
-    assert "make tune" in commands()
-    assert "python scripts/tune.py --cfg_class CartpoleDQNJobCfg" in commands()
+    assert "make tune" in commands(README)
+    assert "python scripts/tune.py --cfg_class CartpoleDQNJobCfg" in commands(README)
 
 
 @pytest.mark.parametrize(
-    "command",
-    [c for c in commands() if c.startswith("ditk-ray")],
+    ("document", "command"),
+    [
+        pytest.param(document, command, id=f"{document.stem}: {command}")
+        for document in DOCUMENTS
+        for command in commands(document)
+        if command.startswith("ditk-ray")
+    ],
 )
-def test_a_command_of_the_readme_works(command, folder):
-    shown = run(command, folder)
+def test_a_command_of_the_documents_works(document, command, folders):
+    if command.startswith(SERVING):
+        assert_serves(command, folders[document])
+        return
+    shown = run(command, folders[document])
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout
 
 
-def test_the_readmes_wrong_input_is_refused_as_it_says(folder):
-    lines = re.search(r"```text\n\$ (.*?)\n(error: .*?)```", README, re.DOTALL)
+def assert_serves(command: str, folder: Path) -> None:
+    """Start a server, wait until it says where it is, and end it as a person does."""
+    process = subprocess.Popen(
+        shlex.split(command),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if "http://127.0.0.1:" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    said += process.stdout.read()
+    process.wait(30)
+    assert "http://127.0.0.1:" in said, said
+
+
+def test_the_readmes_wrong_input_is_refused_as_it_says(folders):
+    lines = re.search(r"```text\n\$ (.*?)\n(error: .*?)```", README.read_text(), re.DOTALL)
     assert lines is not None
-    shown = run(lines[1], folder)
+    shown = run(lines[1], folders[README])
     assert shown.returncode == 2
     assert shown.stderr.endswith(lines[2])
 
 
-def test_no_command_of_the_readme_is_left_out():
-    run_here = {c for c in commands() if c.startswith(("ditk-ray", "make tune", "python scripts"))}
-    assert set(commands()) - run_here == ELSEWHERE
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.stem)
+def test_no_command_is_left_out_and_no_picture_or_page_is_missing(document):
+    run_here = ("ditk-ray", "make tune", "python scripts")
+    assert {c for c in commands(document) if not c.startswith(run_here)} <= ELSEWHERE
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", document.read_text()):
+        assert (document.parent / target).exists(), target

@@ -14,16 +14,31 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "ditk_ray"
 
 # From the ground up: a room may import those before it, and itself.
-ROOMS = ["errors", "config", "trial", "search", "tracking", "sweep", "cli"]
+ROOMS = [
+    "errors",
+    "config",
+    "trial",
+    "search",
+    "provenance",
+    "tracking",
+    "report",
+    "sweep",
+    "cli",
+]
 
 OWNERS = {
     "ding": {"trial"},
     "torch": {"trial"},
     "mlflow": {"tracking"},
+    "plotly": {"report"},
+    "optuna": {"report"},
+    "jinja2": {"report"},
+    "tensorboardX": {"tracking"},
     "rich": {"cli"},
     "pydantic": {"config"},
 }
 HEAVY = ("ray", "torch", "ding", "mlflow", "kubernetes", "pandas", "numpy", "pydantic", "rich")
+HEAVY += ("plotly", "optuna", "jinja2", "tensorboard", "tensorboardX", "sqlalchemy")
 
 
 def modules() -> list[Path]:
