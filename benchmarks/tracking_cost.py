@@ -231,7 +231,7 @@ def simulated(reports: int, folder: Path) -> Any:
     """Return a trainable whose every step is over at once."""
     from ray import tune
 
-    from ditk_ray.trial.serial_run import ENDED
+    from ditk_ray.trial.report_keys import ENDED
 
     class Simulated(tune.Trainable):
         def setup(self, config: dict[str, Any]) -> None:
@@ -332,7 +332,7 @@ def measure_apart(name: str, trials: int, reports: int) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-W", "ignore", str(Path(__file__).resolve()), "--run", name]
         command += ["--trials", str(trials), "--reports", str(reports), "--folder", folder]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
     values = json.loads(done.stdout.splitlines()[-1])
     for key in ("all", "first", "last"):
         values[key] = Cost(**values[key])
@@ -371,6 +371,7 @@ def summarise(found: dict[str, list[Measured]]) -> list[dict[str, Any]]:
                 "first_ms": median([item.first.busy for item in measured]),
                 "last_ms": median([item.last.busy for item in measured]),
                 "growth": median([item.last.busy / item.first.busy for item in measured]),
+                "overhead": median([item.all.overhead for item in measured]),
                 "overhead_first": median([item.first.overhead for item in measured]),
                 "overhead_last": median([item.last.overhead for item in measured]),
                 "cpu_growth": median([item.last.cpu / item.first.cpu for item in measured]),
@@ -394,6 +395,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         "cpu_ms": "CPU ms",
         "cpu_ratio": "ratio",
         "callbacks_ms": "callbacks",
+        "overhead": "overhead",
         "growth": "growth",
         "cpu_growth": "CPU growth",
         "after_seconds": "after s",
@@ -420,6 +422,8 @@ def main() -> None:
     parser.add_argument("--run", choices=list(CONTESTANTS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if (min(given.trials, given.slow_trials) - AT_ONCE) * given.reports < 10:
+        parser.error(f"more than {AT_ONCE} trials, and 10 reports besides those of the first")
     quiet_ray()
     calm_mlflow()
     if given.run:

@@ -81,7 +81,8 @@ def print_jobs(jobs: Sequence[JobEntry], form: str) -> None:
 
 def print_plan(sweep: PreparedSweep, form: str) -> None:
     """Print what a sweep would do."""
-    from ditk_ray.config.space_description import describe_space, show_description
+    from ditk_ray.config.parameter_text import show_description
+    from ditk_ray.config.space_description import describe_space
 
     job = sweep.job
     parameters = {name: show_description(item) for name, item in describe_space(job.space).items()}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ditk_ray.report.values import is_number
-from ditk_ray.trial.serial_run import ENDED
+from ditk_ray.trial.report_keys import ENDED
 
 _SEED = re.compile(r"eval_value_seed_(\d+)")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ditk_ray.config.parameter_text import show_description
 from ditk_ray.config.quantities import show_bytes, show_seconds
-from ditk_ray.config.space_description import show_description
 from ditk_ray.report.data import SweepData
 from ditk_ray.report.values import is_number, show_count
 

@@ -18,7 +18,8 @@ from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.tracking.record import SweepRecord, TrialRecord
 from ditk_ray.trial.files import CONFIG_FILE, METRICS_FILE
 from ditk_ray.trial.recorded_training import RecordedTraining
-from ditk_ray.trial.serial_run import ATTEMPT, ENDED, Metrics, SerialRun
+from ditk_ray.trial.report_keys import ATTEMPT, ENDED
+from ditk_ray.trial.serial_run import Metrics, SerialRun
 from ditk_ray.trial.spec import TrialPlan
 from ditk_ray.trial.warm_node import WarmNode
 

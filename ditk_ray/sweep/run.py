@@ -35,7 +35,7 @@ from ditk_ray.tracking.lock import sweep_lock
 from ditk_ray.tracking.observer import SweepListener, SweepObserver, own_metrics
 from ditk_ray.tracking.record import SweepRecord, SweepStatus, TrialState
 from ditk_ray.tracking.recorder import Recorder
-from ditk_ray.trial.serial_run import ENDED
+from ditk_ray.trial.report_keys import ENDED
 from ditk_ray.trial.shipping import Shipped
 from ditk_ray.trial.spec import TrialPlan
 from ditk_ray.trial.trainable import TrialTrainable

@@ -23,7 +23,7 @@ from ditk_ray.tracking.record import (
     now,
     write_record,
 )
-from ditk_ray.trial.serial_run import ATTEMPT, ENDED, RESULT
+from ditk_ray.trial.report_keys import ATTEMPT, ENDED, RESULT
 
 _log = logging.getLogger(__name__)
 

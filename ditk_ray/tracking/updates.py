@@ -13,7 +13,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 from mlflow.utils.validation import MAX_PARAM_VAL_LENGTH
 
 from ditk_ray.config.jsonable import json_text
-from ditk_ray.config.space_description import show_description
+from ditk_ray.config.parameter_text import show_description
 from ditk_ray.tracking.journal import Event
 from ditk_ray.tracking.record import SweepStatus, TrialState
 from ditk_ray.tracking.run_store import metrics_of

@@ -19,6 +19,7 @@ from ditk_ray.config.jsonable import json_text
 from ditk_ray.errors import TrialFailedError, TrialTimeoutError
 from ditk_ray.trial.channel import Message
 from ditk_ray.trial.files import CONFIG_FILE, METRICS_FILE, RESULT_FILE, RESULT_VALUE_FILE
+from ditk_ray.trial.report_keys import ATTEMPT, ENDED, RESULT
 from ditk_ray.trial.result import UnreadableResultError, keep_result, read_result
 from ditk_ray.trial.spec import Attempt, TrialPlan
 from ditk_ray.trial.training import train
@@ -26,15 +27,6 @@ from ditk_ray.trial.warm_node import NodeProcess, WarmNode
 
 EXIT_SECONDS = 5.0
 """How long a process has to leave after it said that training has ended."""
-
-ENDED = "ditk_ray_ended"
-"""The key that says, in a trial's last report, why it ended."""
-
-RESULT = "ditk_ray_result"
-"""The key of the value that DI-engine pickled, in a trial's last report."""
-
-ATTEMPT = "ditk_ray_attempt"
-"""The key of the number of the attempt that a report is from."""
 
 Metrics = dict[str, Any]
 

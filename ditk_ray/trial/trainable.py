@@ -13,7 +13,8 @@ from typing import Any
 import ray
 from ray import tune
 
-from ditk_ray.trial.serial_run import ATTEMPT, ENDED, Metrics, SerialRun, checkpoint_name
+from ditk_ray.trial.report_keys import ATTEMPT, ENDED
+from ditk_ray.trial.serial_run import Metrics, SerialRun, checkpoint_name
 from ditk_ray.trial.shipping import Shipped
 from ditk_ray.trial.spec import TrialPlan
 from ditk_ray.trial.warm_node import WarmNode

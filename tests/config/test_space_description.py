@@ -7,8 +7,9 @@ from ray import tune
 
 from ditk_ray import when
 from ditk_ray.config.jsonable import json_text
+from ditk_ray.config.parameter_text import show_description
 from ditk_ray.config.space import build_space
-from ditk_ray.config.space_description import describe_space, show_description
+from ditk_ray.config.space_description import describe_space
 
 KINDS = {
     "uniform": (

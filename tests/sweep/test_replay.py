@@ -10,7 +10,8 @@ import pytest
 from ditk_ray.errors import BadConfigError
 from ditk_ray.sweep.replay import Replay, read_evaluations, replay_trial
 from ditk_ray.tracking.record import SweepRecord, TrialRecord
-from ditk_ray.trial.serial_run import ENDED, SerialRun
+from ditk_ray.trial.report_keys import ENDED
+from ditk_ray.trial.serial_run import SerialRun
 from tests.processes import processes_in
 from tests.trial.experiments import make_plan
 

@@ -12,7 +12,8 @@ import pytest
 from ditk_ray.config.engine_config import load_engine_config
 from ditk_ray.config.resources import TrialResources
 from ditk_ray.errors import TrialFailedError, TrialTimeoutError
-from ditk_ray.trial.serial_run import ENDED, RESULT, SerialRun, checkpoint_name
+from ditk_ray.trial.report_keys import ENDED, RESULT
+from ditk_ray.trial.serial_run import SerialRun, checkpoint_name
 from tests.processes import processes_in, wait_until
 from tests.trial import experiments
 from tests.trial.experiments import make_plan
