@@ -143,6 +143,9 @@ def test_population_based_training_changes_parameters_and_mlflow_does_not_mind(
     assert changed, "nothing was exploited"
     runs = RecordedRuns(mlflow_server.client(), "population")
     assert read_state(outcome.folder, mlflow_server.uri).refused == 0
+    assert runs.parent.data.params["scheduler.name"] == "PopulationBasedTraining"
+    assert runs.parent.data.params["scheduler.settings.quantile_fraction"] == "0.5"
+    assert runs.parent.data.params["searcher.name"] == "random"
     for trial in changed:
         run = runs.children[trial.id]
         first = trial.changes[0]["params"]["policy.learn.learning_rate"]
