@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,9 @@ from tests.processes import can_connect, end, free_port, wait_until
 
 quiet_ray()
 calm_mlflow()
+# A shell that runs the tests in the background has Ctrl-C ignored, and what they start
+# would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Ray guards clusters by a token. One of our own leaves the user's alone, and the
 # processes that tests start inherit it.
 os.environ["RAY_AUTH_MODE"] = "token"

@@ -21,7 +21,7 @@ from ray.tune.stopper import CombinedStopper, Stopper
 import ditk_ray
 from ditk_ray.config.config_file import render_config
 from ditk_ray.config.whole_file import write_whole
-from ditk_ray.errors import DitkRayError, MetricMissingError
+from ditk_ray.errors import BadConfigError, DitkRayError, MetricMissingError, Problem
 from ditk_ray.provenance.snapshot import write_provenance
 from ditk_ray.search.schedulers import checkpoints_kept
 from ditk_ray.search.stoppers import build_stopper
@@ -89,8 +89,12 @@ def run_sweep(
             count_slots(sweep.resources, cluster_nodes())
         make_folder(sweep)
         stack.enter_context(sweep_lock(sweep.folder))
-        _keep_provenance(sweep)
-        recorders = [Recorder(sweep.folder, sweep.tracking, say)] if sweep.tracking else []
+        try:
+            _keep_provenance(sweep)
+            recorders = [Recorder(sweep.folder, sweep.tracking, say)] if sweep.tracking else []
+        except OSError as error:
+            problem = Problem(f"--storage_path {sweep.folder.parent}", f"cannot be used: {error}")
+            raise BadConfigError(problem) from error
         return _fit(sweep, [*listeners, *recorders], reporter)
 
 
@@ -115,9 +119,10 @@ def _fit(sweep: PreparedSweep, listeners: Sequence[SweepListener], reporter: Any
     finally:
         seconds = time.monotonic() - begun
         observer.settle(status)
-        _write_best(record, plan)
-        _keep_report(sweep.folder)
-        observer.end()
+        try:
+            _keep_files(record, plan)
+        finally:  # also when somebody is in a hurry
+            observer.end()
     if brake.error is not None:
         raise brake.error
     return SweepOutcome(record, sweep.folder, seconds)
@@ -136,12 +141,13 @@ def _keep_provenance(sweep: PreparedSweep) -> None:
         shutil.copyfile(job.file, kept / job.file.name)
 
 
-def _keep_report(folder: Path) -> None:
-    """Write the report; a sweep is not worth less for one that could not be drawn."""
+def _keep_files(record: SweepRecord, plan: TrialPlan) -> None:
+    """Write the best config and the report; a sweep without them is still a sweep."""
     try:
+        _write_best(record, plan)
         from ditk_ray.report.page import write_report  # plotting libraries: not before it is needed
 
-        write_report(folder)
+        write_report(plan.sweep_folder)
     except Exception as error:
         _log.warning("no report was written: %s: %s", type(error).__name__, error)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ditk_ray.provenance.masking import mask_text
 from ditk_ray.tracking.artifacts import (
     Artifact,
     best_checkpoints,
@@ -159,7 +160,8 @@ class Delivery:
 
     def _note_error(self, error: Exception) -> None:
         _log.info("not delivered yet: %s: %s", type(error).__name__, error)
-        self.state.error = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        first_line = str(error).strip().partition("\n")[0]
+        self.state.error = mask_text(f"{type(error).__name__}: {first_line}")
         try:
             write_state(self._folder, self.state)
         except OSError as problem:
