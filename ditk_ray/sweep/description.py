@@ -7,6 +7,7 @@ from typing import Any
 
 from ditk_ray.config.entries import entry_name
 from ditk_ray.config.space_description import describe_space
+from ditk_ray.provenance.masking import mask_text
 from ditk_ray.sweep.setup import PreparedSweep
 
 _DEFAULTS = {"searcher": "random", "scheduler": "fifo"}
@@ -41,7 +42,7 @@ def _describe_part(kind: str, part: Any) -> dict[str, Any]:
     if part is None:
         return {"name": _DEFAULTS[kind], "settings": {}}
     settings = {
-        key.strip("_"): value
+        key.strip("_"): mask_text(value) if isinstance(value, str) else value
         for key, value in vars(part).items()
         if value is None or isinstance(value, (bool, int, float, str))
     }

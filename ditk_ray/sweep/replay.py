@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ditk_ray.config.engine_config import load_engine_config
+from ditk_ray.config.jsonable import jsonable
 from ditk_ray.config.resources import TrialResources
 from ditk_ray.config.space import SearchSpace
 from ditk_ray.errors import BadConfigError, Problem
@@ -91,7 +92,7 @@ def replay_trial(
             metrics = run.next_report()
             if metrics.get(ENDED) == "training":
                 break
-            replayed.append(metrics)
+            replayed.append(jsonable(metrics))
             told(len(replayed), recorded[len(replayed) - 1], metrics)
     finally:
         run.close()
@@ -104,10 +105,19 @@ def read_evaluations(trial: TrialRecord) -> list[Metrics]:
         lines = (Path(trial.dir) / METRICS_FILE).read_text().splitlines()
     except OSError:
         return []
-    rows = [json.loads(line) for line in lines]
-    # The last report of a training that ended by itself repeats its last evaluation.
-    rows = [row for row in rows if row.get(ENDED) != "training"]
+    rows = [row for line in lines if (row := _parsed(line)) is not None]
+    # The last report of a training that ended, or whose time was over, repeats an evaluation.
+    rows = [row for row in rows if row.get(ENDED) not in ("training", "time")]
     return [row for row in rows if row.get(ATTEMPT) == rows[-1].get(ATTEMPT)]
+
+
+def _parsed(line: str) -> Metrics | None:
+    """Return an evaluation; None for a line that a killed trial left unfinished."""
+    try:
+        row: Metrics = json.loads(line)
+    except ValueError:
+        return None
+    return row
 
 
 def _plan(record: SweepRecord, config_file: Path, folder: Path, warm: WarmNode) -> TrialPlan:

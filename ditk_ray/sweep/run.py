@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import ditk_ray
 from ditk_ray.config.config_file import render_config
 from ditk_ray.config.whole_file import write_whole
 from ditk_ray.errors import BadConfigError, DitkRayError, MetricMissingError, Problem
+from ditk_ray.provenance.masking import mask_text
 from ditk_ray.provenance.snapshot import write_provenance
 from ditk_ray.search.schedulers import checkpoints_kept
 from ditk_ray.search.stoppers import build_stopper
@@ -138,13 +138,17 @@ def _keep_provenance(sweep: PreparedSweep) -> None:
     resources = {"trial": sweep.resources.for_ray(), "nodes": nodes}
     kept = write_provenance(sweep.folder, places, resources, sweep.options.command)
     if job.file:
-        shutil.copyfile(job.file, kept / job.file.name)
+        text = job.file.read_text(encoding="utf-8", errors="replace")
+        (kept / job.file.name).write_text(mask_text(text), encoding="utf-8")
 
 
 def _keep_files(record: SweepRecord, plan: TrialPlan) -> None:
     """Write the best config and the report; a sweep without them is still a sweep."""
     try:
         _write_best(record, plan)
+    except OSError as error:
+        _log.warning("%s was not written: %s", BEST_CONFIG_FILE, error)
+    try:
         from ditk_ray.report.page import write_report  # plotting libraries: not before it is needed
 
         write_report(plan.sweep_folder)

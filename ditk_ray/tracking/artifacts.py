@@ -12,6 +12,7 @@ from ditk_ray.trial.files import CONFIG_FILE, LOG_FILE, METRICS_FILE
 
 BEST_CONFIG_FILE = "best_config.py"
 REPORT_FILE = "report.html"
+PARAMS_HISTORY_FILE = "params_history.json"
 BEST_CHECKPOINT = "ckpt_best.pth.tar"
 MAX_LOG_BYTES = 64 * 1024 * 1024
 
@@ -40,7 +41,7 @@ def sweep_artifacts(folder: Path) -> Iterator[Artifact]:
 
 def trial_artifacts(folder: Path) -> Iterator[Artifact]:
     """Yield what a child run keeps of its trial: as little as tells the whole story."""
-    for name in (CONFIG_FILE, METRICS_FILE):
+    for name in (CONFIG_FILE, METRICS_FILE, PARAMS_HISTORY_FILE):
         yield from _if_there(folder / name)
     for file in sorted(folder.glob("result*")):
         yield from _if_there(file)
@@ -53,7 +54,8 @@ def trial_artifacts(folder: Path) -> Iterator[Artifact]:
 def best_checkpoints(folder: Path) -> Iterator[Artifact]:
     """Yield the checkpoint that DI-engine saved at a trial's best evaluation, for each seed."""
     newest: dict[str, Path] = {}
-    for file in sorted(folder.glob(f"attempt_*/**/{BEST_CHECKPOINT}"), key=_written):
+    found = folder.glob(f"attempt_*/**/{BEST_CHECKPOINT}")
+    for file in sorted((file for file in found if not file.is_symlink()), key=_written):
         inside = file.relative_to(folder).parts[1]
         newest[inside if inside.startswith("seed_") else ""] = file
     for seed, file in newest.items():

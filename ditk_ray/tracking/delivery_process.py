@@ -16,9 +16,10 @@ import threading
 import time
 from pathlib import Path
 
-from ditk_ray.tracking.journal import TRACKING_FOLDER, JournalWriter, all_events
+from ditk_ray.errors import DitkRayError
+from ditk_ray.tracking.journal import TRACKING_FOLDER, JournalWriter, all_events, read_events
 from ditk_ray.tracking.lock import HeldError, held, sweep_lock
-from ditk_ray.tracking.record import SweepStatus, TrialState
+from ditk_ray.tracking.record import SweepStatus, TrialState, read_record
 from ditk_ray.tracking.store import calm_mlflow
 
 LINGER_SECONDS = 1.0
@@ -35,7 +36,6 @@ _MAX_PAUSE = 15.0
 def deliver(folder: Path) -> int:
     """Deliver until the sweep is over and everything was sent; returns an exit code."""
     from ditk_ray.tracking.delivery import Delivery  # takes seconds; the sweep goes on meanwhile
-    from ditk_ray.tracking.journal import read_events
 
     gone = threading.Event()
     threading.Thread(target=_watch, args=(gone,), daemon=True).start()
@@ -76,11 +76,20 @@ def close_journal(folder: Path) -> None:
     try:
         with sweep_lock(folder):
             writer = JournalWriter(folder)
-            status = SweepStatus.INTERRUPTED
+            status = _settled_status(folder)
             writer.append("end", status=status, unfinished=unfinished, best_trial=best)
             writer.close()
     except HeldError:  # it runs again, and will write its own
         return
+
+
+def _settled_status(folder: Path) -> SweepStatus:
+    """Return how a sweep ended that could not say so; one that only stopped was killed."""
+    try:
+        status = read_record(folder).status
+    except DitkRayError:
+        return SweepStatus.INTERRUPTED
+    return SweepStatus.INTERRUPTED if status is SweepStatus.RUNNING else status
 
 
 def _watch(gone: threading.Event) -> None:

@@ -21,6 +21,8 @@ class DeliveryState:
     runs: dict[str, str] = field(default_factory=dict)
     """The ids of the runs by trial; the sweep's own is under the empty name."""
     refused: int = 0
+    files_missing: list[str] = field(default_factory=list)
+    """The trials with files that could not be uploaded yet."""
     error: str | None = None
     """Why the last try failed."""
 

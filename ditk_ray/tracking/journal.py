@@ -7,7 +7,8 @@ long; whoever delivers it reads behind. One JSON object to a line:
             `experiment`, `checkpoints`, `job`
   trial     a trial is known: `trial`, `params`, `tags`
   metrics   a trial's evaluation: `trial`, `step`, `values`
-  change    a scheduler changed its parameters: `trial`, `step`, `params`, `changes`
+  change    a scheduler changed its parameters: `trial`, `number`, `step`, `params`, and for
+            the first change those `before`
   state     a trial's new state: `trial`, `state`, `tags`
   progress  how the sweep stands: `counts`, `best`
   end       the sweep is over: `status`, `best_trial`, and `unfinished`, the trials that are not
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ditk_ray.config.jsonable import plain
+from ditk_ray.config.jsonable import json_text, plain
 
 TRACKING_FOLDER = "tracking"
 JOURNAL_FILE = "journal.jsonl"
@@ -55,9 +56,16 @@ class JournalWriter:
     def append(self, kind: str, **values: Any) -> None:
         """Add an event with the present time."""
         event = {"kind": kind, "time": int(time.time() * 1000), **values}
-        line = json.dumps(event, default=plain).encode() + b"\n"
+        try:
+            text = json.dumps(event, default=plain)
+        except (TypeError, ValueError):  # such as keys that are no text
+            text = json_text(event)
+        line = text.encode() + b"\n"
         if len(self._waiting) < MAX_WAITING_BYTES:
             self._waiting += line
+        self._write()
+
+    def _write(self) -> None:
         try:
             while self._waiting:
                 self._waiting = self._waiting[os.write(self._file, self._waiting) :]
@@ -69,9 +77,11 @@ class JournalWriter:
         """How long the journal is by now."""
         return os.fstat(self._file).st_size + len(self._waiting)
 
-    def close(self) -> None:
-        """Let go of the file."""
+    def close(self) -> bool:
+        """Let go of the file; say whether everything is in it."""
+        self._write()
         os.close(self._file)
+        return not self._waiting
 
 
 def _ends_whole(file: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 LOCK_FILE = ".running"
 _TRIES = 5
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 _PAUSE = 0.05
 
 
@@ -31,6 +33,10 @@ def held(path: Path) -> Iterator[None]:
                 if not left:
                     raise HeldError(str(path)) from error
                 time.sleep(_PAUSE)  # somebody may only be looking whether it is held
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                break  # a file system without locks: nobody can tell
         yield
     finally:
         os.close(file)
@@ -51,5 +57,7 @@ def is_running(folder: Path) -> bool:
         return False
     except BlockingIOError:
         return True
+    except OSError:  # a file system without locks: nobody can tell
+        return False
     finally:
         os.close(file)

@@ -82,6 +82,7 @@ class SweepObserver(Callback):
         self._running: dict[str, Trial] = {}
         self._next_refresh = 0.0
         self._has_warned = False
+        self._failed: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to this process: Tune saves its callbacks with its state."""
@@ -178,13 +179,15 @@ class SweepObserver(Callback):
         self._tell(lambda listener: listener.changed(self.record, record))
 
     def _tell(self, call: Callable[[SweepListener], None]) -> None:
-        """Tell every listener; one that fails is not told again: it cannot harm the sweep."""
-        for listener in list(self._listeners):
+        """Tell every listener; one that fails cannot harm the sweep, and is told of the rest."""
+        for listener in self._listeners:
             try:
                 call(listener)
             except Exception as error:
-                self._listeners.remove(listener)
-                _log.warning("%s fails and is left out: %s", type(listener).__name__, error)
+                name = type(listener).__name__
+                if name not in self._failed:
+                    _log.warning("%s fails: %s: %s", name, type(error).__name__, error)
+                self._failed.add(name)
 
     def _write(self) -> None:
         """Write the record; a disk that is full for a while must not end the sweep."""

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ditk_ray.config.jsonable import json_text
+from ditk_ray.tracking.artifacts import PARAMS_HISTORY_FILE
 from ditk_ray.tracking.delivery_state import DeliveryState, read_state
 from ditk_ray.tracking.folders import sweep_to_type
 from ditk_ray.tracking.journal import TRACKING_FOLDER, JournalWriter, read_events
@@ -27,6 +29,11 @@ from ditk_ray.tracking.record import SweepRecord, TrialRecord
 RECORDER_LOG = "recorder.log"
 AWAY_SECONDS = 10.0
 """How long a sweep that is over waits for a store that does not answer."""
+
+STALL_SECONDS = 600.0
+"""How long it waits for one that neither fails nor gets on."""
+
+RESTART_SECONDS = 60.0
 
 _TELL_SECONDS = 5.0
 _log = logging.getLogger(__name__)
@@ -58,11 +65,13 @@ class Recorder:
         self._journal = JournalWriter(folder)
         self._process: subprocess.Popen[bytes] | None = None
         self._known: set[str] = {event["trial"] for event in read_events(folder, "trial")}
-        self._changes: dict[str, int] = {}
+        self._changes = {e["trial"]: e["number"] for e in read_events(folder, "change")}
+        self._told: Any = None
+        self._failed: set[str] = set()
         self._last: dict[str, tuple[int, Mapping[str, Any]]] = {}
-        self._has_progressed = False
         self._was_away = False
         self._next_look = 0.0
+        self._started_delivery = 0.0
 
     def started(self, record: SweepRecord) -> None:
         """Write down what the sweep is, and start the process that delivers."""
@@ -80,6 +89,7 @@ class Recorder:
             job=record.job,
         )
         self._process = _start_delivery(self._folder)
+        self._started_delivery = time.monotonic()
 
     def reported(self, record: SweepRecord, trial: TrialRecord) -> None:
         """Write down a trial's newest metrics, with `env_step` for the step."""
@@ -90,10 +100,10 @@ class Recorder:
             key: value
             for key, value in trial.metrics.items()
             # A trial's last report repeats its last evaluation.
-            if key != "training_iteration" and (step != last_step or last.get(key) != value)
+            if key != "training_iteration"
+            and (step != last_step or not _is_same(last.get(key), value))
         }
         self._last[trial.id] = step, trial.metrics
-        self._has_progressed = True
         if values:
             self._journal.append("metrics", trial=trial.id, step=step, values=values)
 
@@ -101,19 +111,14 @@ class Recorder:
         """Write down a trial's state, and its parameters if a scheduler changed them."""
         self._introduce(trial)
         if len(trial.changes) > self._changes.get(trial.id, 0):
-            self._changes[trial.id] = len(trial.changes)
-            change = trial.changes[-1]
-            self._journal.append(
-                "change",
-                trial=trial.id,
-                step=change["env_step"],
-                params=change["params"],
-                changes=trial.changes,
-            )
+            self._note_change(trial)
         told = {"attempt": trial.attempt, "node": trial.node, "error": trial.error}
+        if trial.id in self._failed and trial.error is None:
+            told["error"] = ""  # it is tried again
+        if trial.error:
+            self._failed.add(trial.id)
         tags = {key: value for key, value in told.items() if value is not None}
         self._journal.append("state", trial=trial.id, state=trial.state, tags=tags)
-        self._has_progressed = True
         if trial.state.is_final:
             self._last.pop(trial.id, None)
 
@@ -123,6 +128,7 @@ class Recorder:
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _TELL_SECONDS
+        self._keep_delivering()
         state = self._state()
         if bool(state.error) != self._was_away:
             self._was_away = bool(state.error)
@@ -135,7 +141,6 @@ class Recorder:
 
     def ended(self, record: SweepRecord) -> None:
         """Write down the outcome, and wait until everything was delivered."""
-        self._has_progressed = True
         self._tell_progress(record)
         unfinished = [trial.id for trial in record.trials.values() if not trial.state.is_final]
         known = [trial for trial in unfinished if trial in self._known]
@@ -144,7 +149,16 @@ class Recorder:
             "end", status=record.status, unfinished=known, best_trial=best.id if best else ""
         )
         self._wait()
-        self._journal.close()
+        if not self._journal.close():
+            self._say("the disk is full: the last records are lost to MLflow")
+
+    def _keep_delivering(self) -> None:
+        """Start the delivery anew if something has ended it, now and then."""
+        now = time.monotonic()
+        is_gone = self._process is not None and self._process.poll() is not None
+        if is_gone and now - self._started_delivery > RESTART_SECONDS:
+            self._started_delivery = now
+            self._process = _start_delivery(self._folder)
 
     def _introduce(self, trial: TrialRecord) -> None:
         if trial.id not in self._known:
@@ -156,26 +170,41 @@ class Recorder:
                 tags={"trial": trial.id, "sweep": self._folder.name, **self._options.trial_tags},
             )
 
+    def _note_change(self, trial: TrialRecord) -> None:
+        """Write down what a scheduler changed; the whole history is a file of the trial's."""
+        number = self._changes[trial.id] = len(trial.changes)
+        change, first = trial.changes[-1], trial.changes[0]
+        self._journal.append(
+            "change",
+            trial=trial.id,
+            number=number,
+            step=change["env_step"],
+            params=change["params"],
+            before=first["params"] if number == 2 else None,
+        )
+        history = Path(trial.dir) / PARAMS_HISTORY_FILE
+        history.parent.mkdir(parents=True, exist_ok=True)
+        history.write_text(json_text(trial.changes, indent=1))
+
     def _tell_progress(self, record: SweepRecord) -> None:
-        if not self._has_progressed:
-            return
-        self._has_progressed = False
         best = record.best()
         # Also those parameters that the best trial does not have: an earlier one may.
         names = [
             name for name, item in record.job.get("space", {}).items() if item["kind"] != "fixed"
         ]
-        self._journal.append(
-            "progress",
-            counts=record.counts(),
-            best=best
+        told = {
+            "counts": dict(record.counts()),
+            "best": best
             and {
                 "trial": best.id,
                 "metric": record.metric,
                 "score": record.score(best),
                 "params": dict.fromkeys(names, "-") | best.params,
             },
-        )
+        }
+        if told != self._told:
+            self._told = told
+            self._journal.append("progress", **told)
 
     def _state(self) -> DeliveryState:
         return read_state(self._folder, self._options.uri)
@@ -198,15 +227,25 @@ class Recorder:
                 f"not everything is in MLflow yet{why}; nothing is lost: "
                 f"`ditk-ray sync {sweep_to_type(self._folder)}` sends the rest"
             )
+        if state.files_missing:
+            log = self._folder / TRACKING_FOLDER / RECORDER_LOG
+            self._say(
+                f"MLflow did not take the files of {len(state.files_missing)} runs, see {log}; "
+                f"`ditk-ray sync {sweep_to_type(self._folder)}` tries again"
+            )
         if state.refused:
             log = self._folder / TRACKING_FOLDER / RECORDER_LOG
             self._say(f"MLflow refused {state.refused} records, see {log}")
 
     def _watch_delivery(self, process: subprocess.Popen[bytes]) -> None:
-        begun = told = time.monotonic()
+        moved = told = time.monotonic()
+        away, offset = None, -1
         while process.poll() is None:
             state, now = self._state(), time.monotonic()
-            if state.error and now - begun > AWAY_SECONDS:
+            away = (away or now) if state.error else None
+            if state.offset != offset:
+                offset, moved = state.offset, now
+            if (away and now - away > AWAY_SECONDS) or now - moved > STALL_SECONDS:
                 return
             if now - told > _TELL_SECONDS:
                 told = now
@@ -222,6 +261,10 @@ class Recorder:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return bool(one == other) or (one != one and other != other)
 
 
 def _step_of(trial: TrialRecord) -> int:

@@ -8,11 +8,12 @@ value), tags and files replace themselves.
 from __future__ import annotations
 
 import getpass
+import hashlib
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag, ViewType
@@ -20,9 +21,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME, MLFLOW_USER
 from mlflow.utils.validation import (
     MAX_ENTITY_KEY_LENGTH,
-    MAX_METRICS_PER_BATCH,
     MAX_PARAM_VAL_LENGTH,
-    MAX_PARAMS_TAGS_PER_BATCH,
     MAX_TAG_VAL_LENGTH,
 )
 
@@ -31,16 +30,15 @@ from ditk_ray.tracking.store import artifact_location, opened_once
 KEY_TAG = "ditk_ray.key"
 """The tag by which a run is found again: the sweep's id, and the trial's for a child."""
 
+_LARGEST_STEP = 2**63 - 1
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
+# Not BAD_REQUEST, which a server also says when its database is in passing trouble.
 _REFUSALS = {
-    "BAD_REQUEST",
     "INVALID_PARAMETER_VALUE",
     "INVALID_STATE",
     "MALFORMED_REQUEST",
     "RESOURCE_DOES_NOT_EXIST",
 }
-
-T = TypeVar("T")
 
 
 class RunStore:
@@ -53,7 +51,7 @@ class RunStore:
 
     def find(self, key: str) -> str | None:
         """Return the id of the run with this key, if there is one."""
-        wanted = f"tags.`{KEY_TAG}` = '{key}'"
+        wanted = f"tags.`{KEY_TAG}` = '{_quoted(key)}'"
         found = self._client.search_runs([self.experiment_id], wanted, ViewType.ALL, 1)
         return str(found[0].info.run_id) if found else None
 
@@ -69,41 +67,26 @@ class RunStore:
 
     def create(self, key: str, name: str, time: int, parent: str = "") -> str:
         """Make a run, below another one if that is given, and return its id."""
-        tags = {KEY_TAG: key, MLFLOW_RUN_NAME: name, MLFLOW_USER: _user()}
+        tags = {KEY_TAG: _quoted(key), MLFLOW_RUN_NAME: name, MLFLOW_USER: _user()}
         if parent:
             tags[MLFLOW_PARENT_RUN_ID] = parent
         return str(self._client.create_run(self.experiment_id, time, tags).info.run_id)
 
-    def log(
-        self,
-        run: str,
-        metrics: Sequence[Metric] = (),
-        params: Mapping[str, Any] | None = None,
-        tags: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Log any number of values, in as many calls as MLflow's limits ask for."""
-        all_params = [
-            Param(mlflow_name(name), clipped(value, MAX_PARAM_VAL_LENGTH))
-            for name, value in (params or {}).items()
-        ]
-        all_tags = [
-            RunTag(mlflow_name(name), clipped(value, MAX_TAG_VAL_LENGTH))
-            for name, value in (tags or {}).items()
-        ]
-        for some_params in _batches(all_params, MAX_PARAMS_TAGS_PER_BATCH):
-            self._client.log_batch(run, params=some_params)
-        for some_tags in _batches(all_tags, MAX_PARAMS_TAGS_PER_BATCH):
-            self._client.log_batch(run, tags=some_tags)
-        for some_metrics in _batches(metrics, MAX_METRICS_PER_BATCH):
-            self._client.log_batch(run, metrics=some_metrics)
+    def log_params(self, run: str, params: Sequence[Param]) -> None:
+        """Log parameters, as many as MLflow takes at once."""
+        self._client.log_batch(run, params=list(params))
+
+    def log_tags(self, run: str, tags: Sequence[RunTag]) -> None:
+        """Log tags, as many as MLflow takes at once."""
+        self._client.log_batch(run, tags=list(tags))
+
+    def log_metrics(self, run: str, metrics: Sequence[Metric]) -> None:
+        """Log metrics, as many as MLflow takes at once."""
+        self._client.log_batch(run, metrics=list(metrics))
 
     def upload(self, run: str, file: Path, place: str | None = None) -> None:
         """Put a file among the run's artifacts, in the folder `place`."""
         self._client.log_artifact(run, str(file), place)
-
-    def upload_text(self, run: str, text: str, name: str) -> None:
-        """Put a text among the run's artifacts."""
-        self._client.log_text(run, text, name)
 
     def reopen(self, run: str) -> None:
         """Note that a run that had ended goes on."""
@@ -128,6 +111,10 @@ class RunStore:
         return str(found.experiment_id)
 
 
+def _quoted(key: str) -> str:
+    return key.replace("'", "_")
+
+
 def _user() -> str:
     try:
         return getpass.getuser()
@@ -143,26 +130,42 @@ def is_refused(error: Exception) -> bool:
 def metrics_of(values: Mapping[str, Any], step: int, time: int) -> list[Metric]:
     """Return the numbers among the values as MLflow's metrics."""
     return [
-        Metric(mlflow_name(name), float(value), time, step)
+        Metric(mlflow_name(name), float(value), time, min(step, _LARGEST_STEP))
         for name, value in values.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and _fits(value)
     ]
 
 
+def _fits(value: Any) -> bool:
+    """Say whether a number is one that a float can hold."""
+    return isinstance(value, float) or abs(value) < 2**1023
+
+
+def params_of(values: Mapping[str, Any]) -> list[Param]:
+    """Return values as MLflow's parameters."""
+    return [Param(mlflow_name(n), clipped(v, MAX_PARAM_VAL_LENGTH)) for n, v in values.items()]
+
+
+def tags_of(values: Mapping[str, Any]) -> list[RunTag]:
+    """Return values as MLflow's tags."""
+    return [RunTag(mlflow_name(n), clipped(v, MAX_TAG_VAL_LENGTH)) for n, v in values.items()]
+
+
 def mlflow_name(name: str) -> str:
-    """Return a name that MLflow takes: its letters, and not too long."""
-    allowed = _NOT_IN_NAMES.sub("_", name)[:MAX_ENTITY_KEY_LENGTH]
-    if posixpath.normpath(allowed) == allowed and not allowed.startswith(("/", ".")):
-        return allowed
-    return "_" + allowed.replace("/", "_")[1:]
+    """Return a name that MLflow takes: its letters, and not too long.
+
+    One that had to be changed ends in a hash, so that no two become the same.
+    """
+    allowed = _NOT_IN_NAMES.sub("_", name)
+    if posixpath.normpath(allowed) != allowed or allowed.startswith(("/", ".")):
+        allowed = "_" + allowed.replace("/", "_")
+    if allowed == name and len(name) <= MAX_ENTITY_KEY_LENGTH:
+        return name
+    end = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:4]
+    return f"{allowed[: MAX_ENTITY_KEY_LENGTH - 5]}_{end}"
 
 
 def clipped(value: Any, length: int) -> str:
-    """Return a value as text, cut where MLflow would refuse it."""
-    text = str(value)
+    """Return a value as text that every store takes, cut where MLflow would refuse it."""
+    text = str(value).encode("utf-8", "replace").decode().replace("\0", "")
     return text if len(text) <= length else text[: length - 3] + "..."
-
-
-def _batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
-    for start in range(0, len(items), size):
-        yield list(items[start : start + size])

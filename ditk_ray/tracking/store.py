@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from ditk_ray.errors import BadConfigError, Problem
+from ditk_ray.provenance.masking import mask_text
 
 EMBEDDED = "embedded"
 """Stands for the store in the results' own folder, wherever that is moved to."""
@@ -35,7 +37,8 @@ def chosen_uri(given: str | None) -> str:
     uri = given or os.environ.get("MLFLOW_TRACKING_URI") or EMBEDDED
     if uri in (EMBEDDED, NOWHERE, "databricks"):
         return uri
-    where = f"--mlflow_uri {uri}" if given else f"MLFLOW_TRACKING_URI={uri}"
+    shown = mask_text(uri)
+    where = f"--mlflow_uri {shown}" if given else f"MLFLOW_TRACKING_URI={shown}"
     scheme, colon, rest = uri.partition(":")
     hint = "give http://HOST:PORT, sqlite:///FILE, another database's URI, or none"
     if not colon:
@@ -44,6 +47,9 @@ def chosen_uri(given: str | None) -> str:
         raise BadConfigError(Problem(where, f"MLflow has no store {scheme!r}", hint))
     if not rest.strip("/"):
         raise BadConfigError(Problem(where, "names no place", hint))
+    file = sqlite_file(uri)
+    if file is not None and not file.is_absolute():  # it is used from other folders later
+        uri = uri.replace(str(file), str(file.resolve()), 1)
     return uri
 
 
@@ -63,7 +69,8 @@ def artifact_location(uri: str, folder: Path, experiment: str) -> str | None:
         return None
     database = sqlite_file(uri)
     place = database.parent if database else folder.parent
-    return str(place.resolve() / ARTIFACTS_FOLDER / experiment)
+    name = re.sub(r"[^\w.-]", "_", experiment).lstrip(".") or "experiment"
+    return str(place.resolve() / ARTIFACTS_FOLDER / name)
 
 
 def sqlite_file(uri: str) -> Path | None:

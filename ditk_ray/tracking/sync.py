@@ -13,7 +13,7 @@ from ditk_ray.tracking.delivery_state import DeliveryState
 from ditk_ray.tracking.journal import TRACKING_FOLDER, read_events
 from ditk_ray.tracking.lock import HeldError, held
 
-TRIES = 3
+TRIES = 6
 
 
 def sync(
@@ -51,9 +51,10 @@ def _deliver(delivery: Delivery, told: Callable[[float], None]) -> DeliveryState
                     f"MLflow does not take the records: {delivery.state.error}\n"
                     "nothing is lost: run it again when the store answers"
                 ) from error
-            time.sleep(failures)
+            time.sleep(min(failures, 3))
             continue
         if not is_more:
+            delivery.upload_missing()
             return delivery.state
         failures = 0
         told(1 - delivery.pending / waiting)

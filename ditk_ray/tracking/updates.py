@@ -75,7 +75,7 @@ class UpdateCollector:
                 continue
             try:
                 take(event, self._update(event.get("trial", PARENT), event["time"]))
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
+            except Exception as error:
                 # One that cannot be understood must not hold up those after it.
                 _log.warning("passed over %s: %s: %s", event["kind"], type(error).__name__, error)
         updates = sorted(self._updates.values(), key=lambda update: update.trial != PARENT)
@@ -111,14 +111,13 @@ class UpdateCollector:
         update.metrics += metrics_of(event["values"], event["step"], event["time"])
 
     def _take_change(self, event: Event, update: RunUpdate) -> None:
-        """Keep what a scheduler changed: the history as a file, the last values as both."""
+        """Keep what a scheduler changed: the last values as tags, all of them as metrics."""
         named = _prefixed("param.", event["params"])
         update.tags |= _prefixed(TAG, named)
-        if len(event["changes"]) == 2:  # the first change: where it came from belongs to it
-            first = _prefixed("param.", event["changes"][0]["params"])
-            update.metrics += metrics_of(first, 0, event["time"])
+        if event["before"] is not None:  # where the first change came from belongs to it
+            before = _prefixed("param.", event["before"])
+            update.metrics += metrics_of(before, 0, event["time"])
         update.metrics += metrics_of(named, event["step"], event["time"])
-        update.texts["params_history.json"] = json_text(event["changes"], indent=1)
 
     def _take_state(self, event: Event, update: RunUpdate) -> None:
         state = TrialState(event["state"])

@@ -193,7 +193,7 @@ def test_a_value_too_long_for_mlflow_is_cut_there_and_whole_in_a_file(played, tm
     runs = embedded(sweep)
     child = runs.children["trial_00000"]
     assert child.data.params["policy.x"].endswith("...")
-    assert child.data.params["weird _key__é"] == "1"
+    assert child.data.params["weird _key__é_0cb6"] == "1"
     import json
 
     kept = json.loads(runs.artifacts(child, tmp_path / "child")["params.json"])
@@ -418,6 +418,71 @@ def test_a_store_that_was_removed_gets_everything_again(tmp_path):
 
     sync(sweep.folder)
 
+    assert embedded(sweep).history("trial_00000", "eval_value") == [(100, 1)]
+
+
+def test_files_that_cannot_be_uploaded_hold_up_nothing_and_are_sent_later(tmp_path):
+    in_the_way = tmp_path / "results/mlflow_artifacts"
+    in_the_way.parent.mkdir()
+    in_the_way.write_text("a file where a folder should be")
+    sweep = PlayedSweep(tmp_path / "results/played", "embedded").start()
+    trial = sweep.trial(0)
+    sweep.report(trial, 1, 100)
+    sweep.set_state(trial, TrialState.SUCCEEDED)
+    sweep.end()
+    assert "files of 2 runs" in sweep.complaints[-1]
+    assert embedded(sweep).history("trial_00000", "eval_value") == [(100, 1)]
+
+    in_the_way.unlink()
+    state = sync(sweep.folder)
+
+    assert state.files_missing == []
+    runs = embedded(sweep)
+    assert runs.parent.info.status == "FINISHED"
+    kept = runs.artifacts(runs.children["trial_00000"], tmp_path / "child")
+    assert set(kept) >= {"config.py", "metrics.jsonl", "attempt_0/log.txt"}
+    assert "job.json" in runs.artifacts(runs.parent, tmp_path / "parent")
+
+
+def test_the_same_store_by_another_name_is_not_given_everything_twice(played):
+    sweep = played().start()
+    trial = sweep.trial(0)
+    sweep.report(trial, 1, 100)
+    sweep.set_state(trial, TrialState.SUCCEEDED)
+    sweep.end()
+
+    sync(sweep.folder, embedded_uri(sweep.folder.parent))
+
+    assert embedded(sweep).history("trial_00000", "eval_value") == [(100, 1)]
+
+
+def test_one_value_that_no_store_takes_costs_only_itself(played):
+    sweep = played().start()
+    trial = sweep.trial(0, **{"x[0]": 1, "x(0)": 2, "bad": "\ud800\0"})
+    sweep.report(trial, 1, 100, huge=10**400, endless=float("inf"), **{"y[0]": 3, "y(0)": 4})
+    sweep.set_state(trial, TrialState.FAILED, "it broke: \udc80")
+    sweep.end()
+
+    child = embedded(sweep).children["trial_00000"]
+    assert child.info.status == "FAILED"
+    assert child.data.metrics["eval_value"] == 1
+    assert sorted(child.data.params.values()) == ["0.5", "1", "2", "?"]
+    assert sorted(v for k, v in child.data.metrics.items() if k.startswith("y")) == [3, 4]
+    assert sweep.complaints == []
+
+
+def test_a_delivery_that_dies_is_started_again(played, monkeypatch):
+    monkeypatch.setattr("ditk_ray.tracking.recorder.RESTART_SECONDS", 0.0)
+    sweep = played().start()
+    sweep.recorder._process.kill()
+    sweep.recorder._process.wait()
+    trial = sweep.trial(0)
+    sweep.report(trial, 1, 100)
+    sweep.refresh()
+    sweep.set_state(trial, TrialState.SUCCEEDED)
+    sweep.end()
+
+    assert sweep.complaints == []
     assert embedded(sweep).history("trial_00000", "eval_value") == [(100, 1)]
 
 
