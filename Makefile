@@ -34,5 +34,7 @@ format: setup ## format the code and sort the imports
 	@"$(VENV)/bin/ruff" check --fix .
 	@"$(VENV)/bin/ruff" format .
 
-bench: setup ## measure the sweep's efficiency (minutes)
+bench: setup ## measure the sweep's efficiency and the cost of recording (an hour)
 	@"$(VENV)/bin/python" benchmarks/sweep_efficiency.py --trials 16
+	@"$(VENV)/bin/python" -W ignore benchmarks/tracking_cost.py
+	@"$(VENV)/bin/python" -W ignore benchmarks/tracking_cost.py --trials 1000 --rounds 1 --only bare

@@ -29,7 +29,9 @@ GIVE_UP_SECONDS = 60.0
 """How long a store that is away is waited for once the sweep is gone."""
 
 DELIVERY_LOCK = "delivery.lock"
-_NICENESS = 10
+_NICENESS = 19
+"""Below Ray's workers, which have 15: trials come first."""
+
 _MAX_PAUSE = 15.0
 
 

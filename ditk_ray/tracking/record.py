@@ -95,6 +95,7 @@ class SweepRecord:
     job: dict[str, Any] = field(default_factory=dict)
     """What was asked for: the `JobCfg` and its space as plain data."""
     trials: dict[str, TrialRecord] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def add_report(self, trial: TrialRecord, metrics: dict[str, Any]) -> None:
         """Take a trial's newest metrics, and remember its best ones."""
@@ -130,6 +131,26 @@ class SweepRecord:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `sweep.json` holds."""
+        return {**self._outline(), "trials": [vars(trial) for trial in self.trials.values()]}
+
+    def as_text(self) -> str:
+        """Return the text of `sweep.json`, a line for each trial.
+
+        It is written about once a second: those of trials that have ended are kept.
+        """
+        outline = json_text(self._outline(), indent=1).removesuffix("\n}")
+        trials = ",\n  ".join(self._text_of(trial) for trial in self.trials.values())
+        return f'{outline},\n "trials": [\n  {trials}\n ]\n}}\n'
+
+    def _text_of(self, trial: TrialRecord) -> str:
+        if not trial.state.is_final:
+            self._texts.pop(trial.id, None)
+            return json_text(vars(trial))
+        if trial.id not in self._texts:
+            self._texts[trial.id] = json_text(vars(trial))
+        return self._texts[trial.id]
+
+    def _outline(self) -> dict[str, Any]:
         best = self.best()
         return {
             "version": VERSION,
@@ -142,7 +163,6 @@ class SweepRecord:
             "counts": {state: number for state, number in self.counts().items() if number},
             "job": self.job,
             "best": best and {**vars(best), "score": self.score(best)},
-            "trials": [vars(trial) for trial in self.trials.values()],
         }
 
 
@@ -180,7 +200,7 @@ def _from_dict(data: Mapping[str, Any], folder: Path) -> SweepRecord:
 
 def write_record(record: SweepRecord, folder: Path) -> None:
     """Replace `sweep.json` in one step."""
-    write_whole(folder / RECORD_FILE, json_text(record.as_dict(), indent=1))
+    write_whole(folder / RECORD_FILE, record.as_text())
 
 
 def now() -> str:

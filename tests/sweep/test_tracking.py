@@ -85,7 +85,7 @@ def test_a_server_that_is_killed_and_comes_back_changes_nothing_of_the_sweep(
     sweep, mlflow_server: MlflowServer, tmp_path
 ):
     class Longer(Recorded):
-        max_env_step = 1500
+        max_env_step = 900
 
     undisturbed = sweep(Longer, seed=1, name="undisturbed")
     folder = tmp_path / "results/disturbed"
@@ -127,7 +127,7 @@ def test_population_based_training_changes_parameters_and_mlflow_does_not_mind(
             "policy.eval.evaluator.eval_freq": 20,
         }
         num_samples = 2
-        max_env_step = 1200
+        max_env_step = 700
         scheduler = PopulationBasedTraining(
             time_attr="training_iteration",
             perturbation_interval=2,
