@@ -14,6 +14,13 @@ from ditk_ray.cli.main import main
 from tests.processes import processes_in, wait_until
 from tests.trial.experiments import CARTPOLE
 
+
+@pytest.fixture(autouse=True)
+def _recorded_nowhere(monkeypatch):
+    """Recording takes seconds of each sweep, and has tests of its own."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
+
+
 JOBS = f"""
 from ray import tune
 from ray.tune import CLIReporter
