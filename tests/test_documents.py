@@ -20,9 +20,14 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
-# Run here by other means: the first sets up a shell, the others are this very test run
-# and a benchmark that takes an hour.
-ELSEWHERE = {"source .venv/bin/activate", "make test", "make bench"}
+# Run here by other means: the first sets up a shell, the second is this very test run,
+# the third takes an hour, and the last is what `make tune` runs.
+ELSEWHERE = {
+    "source .venv/bin/activate",
+    "make test",
+    "make bench",
+    "ditk-ray tune --cfg_class CartpoleDQNJobCfg",
+}
 
 SERVING = ("ditk-ray ui", "ditk-ray tensorboard")
 """They run until they are interrupted."""
@@ -87,7 +92,7 @@ def test_make_tune_reaches_195_within_four_minutes(tmp_path):
     [
         pytest.param(document, command, id=f"{document.stem}: {command}")
         for command, document in once_each().items()
-        if command.startswith("ditk-ray")
+        if command.startswith("ditk-ray") and command not in ELSEWHERE
     ],
 )
 def test_a_command_of_the_documents_works(document, command, folders):
