@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ditk_ray.tracking.delivery_state import read_state
-from ditk_ray.tracking.journal import Event, journal_path, read_chunk
+from ditk_ray.tracking.journal import Event, all_events, journal_path
 from ditk_ray.tracking.store import resolved_uri
 
 _SERVERS = ("http", "https", "databricks", "uc", "")  # also a bare `databricks`
@@ -54,7 +54,7 @@ def mlflow_page(server: str, place: str = "experiments") -> str:
 
 def read_recording(folder: Path) -> Recording | None:
     """Return how a sweep is recorded, None if it is not."""
-    sweep, is_ended = _last_sweep(journal_path(folder))
+    sweep, is_ended = _last_sweep(folder)
     if sweep is None:
         return None
     state = read_state(folder, sweep["uri"])
@@ -71,12 +71,10 @@ def read_recording(folder: Path) -> Recording | None:
     )
 
 
-def _last_sweep(journal: Path) -> tuple[Event | None, bool]:
+def _last_sweep(folder: Path) -> tuple[Event | None, bool]:
     """Return the last event that names the store, and whether the last of all is an end."""
-    sweep, last, start = None, "", 0
-    while journal.is_file() and (chunk := read_chunk(journal, start)).end > start:
-        for event in chunk.events:
-            last = event["kind"]
-            sweep = event if last == "sweep" else sweep
-        start = chunk.end
+    sweep, last = None, ""
+    for event in all_events(folder):
+        last = event["kind"]
+        sweep = event if last == "sweep" else sweep
     return sweep, last == "end"
