@@ -43,6 +43,10 @@ class BadConfigError(DitkRayError):
         return type(self), (self.problems,)
 
 
+class NothingLeftError(BadConfigError):
+    """A sweep that is to go on has nothing left to do."""
+
+
 class DoesNotFitError(DitkRayError):
     """No node can ever hold a trial with the resources asked for."""
 
@@ -53,6 +57,17 @@ class ClusterUnreachableError(DitkRayError):
     """Nothing answers at the address of the Ray cluster, or it refuses us."""
 
     exit_code = 2
+
+
+class JobRefusedError(DitkRayError):
+    """A Ray cluster does not do what its job API was asked; `status` is the HTTP status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message, status)
+        self.status = status
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class StoreUnreachableError(DitkRayError):
@@ -72,8 +87,76 @@ class MetricMissingError(DitkRayError):
 
 
 class TrialFailedError(DitkRayError):
-    """A trial's training raised, died or ended without a score."""
+    """An attempt of a trial raised, died or ended without a score.
+
+    `kind` is a `FailureKind`, and `log` the file that tells more.
+    """
+
+    def __init__(self, message: str, kind: str = "bug", log: str | None = None) -> None:
+        super().__init__(message, kind, log)
+        self.kind = kind
+        self.log = log
+
+    def __str__(self) -> str:
+        message = str(self.args[0])
+        return f"{message} [log: {self.log}]" if self.log else message
 
 
 class TrialTimeoutError(TrialFailedError):
     """A trial used up its wall-clock time before its first evaluation."""
+
+
+class OutOfReachError(DitkRayError):
+    """What a trial's jobs are reached through is gone; they may well go on without us."""
+
+
+class NeedsMemoryError(DitkRayError):
+    """A trial ran out of memory, and may be tried again with `memory` bytes."""
+
+    def __init__(self, message: str, memory: int) -> None:
+        super().__init__(message, memory)
+        self.memory = memory
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class KubeError(DitkRayError):
+    """Kubernetes did not do what it was asked; `status` is the HTTP status, if one came."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message, status)
+        self.status = status
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class KubeUnreachableError(KubeError):
+    """The API server does not answer, or cannot serve just now: trying again may help."""
+
+    exit_code = 2
+
+
+class KubeForbiddenError(KubeError):
+    """The API server does not know us, or we lack a right."""
+
+    exit_code = 2
+
+
+class KubeNotFoundError(KubeError):
+    """The object, its namespace or the whole resource is not there."""
+
+
+class KubeConflictError(KubeError):
+    """There is such an object already, or it was changed meanwhile."""
+
+
+class KubeRefusedError(KubeError):
+    """The API server finds what it was sent invalid."""
+
+    exit_code = 2
+
+
+class KubeExpiredError(KubeError):
+    """The history that was asked for is gone: list again."""

@@ -22,12 +22,16 @@ class EngineConfig:
     """The two dicts that every DI-engine entry takes, as plain Python values.
 
     Nothing in this project changes the dicts in place; `overlaid` makes a new
-    value. `source` is the file they came from, if there is one.
+    value. `source` is the file they came from, if there is one, and `package` what its
+    relative imports start from, if it is a module of one.
     """
 
     main: dotted.Tree
     create: dotted.Tree
     source: str | None = None
+    package: str = ""
+    system: dotted.Tree | None = None
+    """The `system_config` of a distributed training, as the file has it."""
 
     @property
     def environment_modules(self) -> tuple[str, ...]:
@@ -55,12 +59,20 @@ def load_engine_config(ref: ConfigRef, relative_to: Path | None = None) -> Engin
     if isinstance(ref, tuple):
         return _from_pair(ref)
     if isinstance(ref, ModuleType):
-        return _from_module(ref, getattr(ref, "__file__", None) or ref.__name__)
+        source = getattr(ref, "__file__", None) or ref.__name__
+        return _from_module(ref, source, ref.__package__ or "")
     if isinstance(ref, Path) or ref.endswith(".py") or "/" in ref:
         path = _find(Path(ref).expanduser(), relative_to)
         return _from_module(load_python_file(path), str(path))
     path, package = _module_file(ref)
-    return _from_module(load_python_file(path, package), str(path))
+    return _from_module(load_python_file(path, package), str(path), package)
+
+
+def reloaded(config: EngineConfig) -> EngineConfig:
+    """Return a config as its file has it; raises `BadConfigError` if that cannot be loaded."""
+    assert config.source is not None
+    module = load_python_file(Path(config.source), config.package)
+    return _from_module(module, config.source, config.package)
 
 
 def _overlaid(tree: dotted.Tree, values: Mapping[str, Any]) -> dotted.Tree:
@@ -82,7 +94,7 @@ def _from_pair(pair: tuple[Any, ...]) -> EngineConfig:
     return EngineConfig(dotted.plain(pair[0]), dotted.plain(pair[1]))
 
 
-def _from_module(module: ModuleType, source: str) -> EngineConfig:
+def _from_module(module: ModuleType, source: str, package: str = "") -> EngineConfig:
     names = [name for name in vars(module) if not name.startswith("_")]
     problems = [
         Problem(
@@ -96,8 +108,13 @@ def _from_module(module: ModuleType, source: str) -> EngineConfig:
     ]
     if problems:
         raise BadConfigError(problems)
+    system = getattr(module, "system_config", None)
     return EngineConfig(
-        dotted.plain(module.main_config), dotted.plain(module.create_config), source
+        dotted.plain(module.main_config),
+        dotted.plain(module.create_config),
+        source,
+        package,
+        dotted.plain(system) if isinstance(system, Mapping) else None,
     )
 
 

@@ -42,6 +42,9 @@ SERIAL_ENTRIES: dict[str, str] = {
 }
 """What `ding -m` calls an entry, and the function in `ding.entry` that it is."""
 
+MAIN_ENTRY = "main"
+"""The entry that is the config file's own `if __name__ == "__main__":` block."""
+
 _NOT_SERIAL = {
     "parallel": "it starts processes of its own on several hosts",
     "dist": "it runs as several Kubernetes pods",
@@ -61,7 +64,9 @@ def entry_function_name(entry: str) -> str:
         return entry
     if entry in _NOT_SERIAL:
         raise ValueError(f"entry {entry!r} cannot run as a trial: {_NOT_SERIAL[entry]}")
-    raise ValueError(f"unknown entry {entry!r}; {did_you_mean(entry, SERIAL_ENTRIES)}")
+    raise ValueError(
+        f"unknown entry {entry!r}; {did_you_mean(entry, [*SERIAL_ENTRIES, MAIN_ENTRY])}"
+    )
 
 
 def entry_name(entry: str | Callable[..., Any]) -> str:

@@ -24,8 +24,10 @@ class JobCfg:
     pair `(main_config, create_config)`."""
 
     entry: ClassVar[str | Callable[..., Any]] = "serial"
-    """What trains: a DI-engine entry by the name that `ding -m` uses, or a
-    function of your own that takes `(main_config, create_config)`."""
+    """What trains: a DI-engine entry by the name that `ding -m` uses, a function of your
+    own that takes `(main_config, create_config)`, or `main`: the config file's own
+    `if __name__ == "__main__":` block, before which a trial's values are set in
+    `main_config` and `create_config`. Its seed and its limits are then the block's affair."""
 
     entry_args: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Further arguments of the entry, such as `expert_cfg` or `data_path`."""
@@ -36,8 +38,13 @@ class JobCfg:
     create_space: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """What varies in `create_config`."""
 
-    metric: ClassVar[str] = "eval_value"
-    mode: ClassVar[str] = "max"
+    metric: ClassVar[str | Sequence[str]] = "eval_value"
+    """What is optimised; of several, as in `["eval_value", "time"]`, the first chooses the
+    best trial, and all of them the Pareto set."""
+
+    mode: ClassVar[str | Sequence[str]] = "max"
+    """`max` or `min`; for several metrics one that counts for all, or one for each."""
+
     num_samples: ClassVar[int] = 1
     """How many times the space is drawn from (a grid is gone through each time)."""
 
@@ -50,29 +57,78 @@ class JobCfg:
     """Wall-clock time for one trial."""
 
     resources: ClassVar[Mapping[str, Any]] = MappingProxyType({"cpu": 1})
-    """For one trial: `cpu`, `gpu` (fractions below 1), `memory` (`"4G"`), `custom`."""
+    """For one trial: `cpu`, `gpu` (fractions below 1), `memory` (`"4G"`), `custom`. With
+    `max_memory`, a trial that ran out of memory is tried again with that much."""
 
     max_concurrent: ClassVar[int | None] = None
     """How many trials run at once at most; by default as many as fit."""
 
     seeds: ClassVar[int | Sequence[int]] = 1
-    """On how many seeds, or on which, each configuration is run. The trial's
-    score is the mean over its seeds."""
+    """On how many seeds, or on which, each configuration is run."""
+
+    seeds_aggregate: ClassVar[str] = "mean"
+    """What a trial's score is of the scores of its seeds: `mean`, `median`, `worst`, or `iqm`,
+    the interquartile mean."""
 
     searcher: ClassVar[Any] = None
-    """A Ray Tune `Searcher`; by default the space is drawn from at random."""
+    """Chooses the trials: a name that `ditk-ray tune --list_searchers` shows, or a Ray Tune
+    `Searcher`; by default the space is drawn from at random."""
+
+    searcher_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Settings of a searcher that is given by name."""
+
+    known_points: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    """Points of the space to begin with, nested or dotted as the space is. What a point
+    leaves out is drawn."""
+
+    warm_start: ClassVar[str | None] = None
+    """An earlier sweep, by name or folder, that the searcher learns from."""
 
     scheduler: ClassVar[Any] = None
-    """A Ray Tune `TrialScheduler`; by default every trial runs to its end."""
+    """Ends, pauses or changes running trials: a name that `ditk-ray tune --list_schedulers`
+    shows, or a Ray Tune `TrialScheduler`; by default every trial runs to its end."""
+
+    scheduler_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Settings of a scheduler that is given by name."""
 
     stopper: ClassVar[Any] = None
-    """Ends trials early: a rule such as `"eval_value>=195"`, a dict, a Ray Tune
-    `Stopper`, or a function of `(trial_id, result)`."""
+    """Ends trials, or the sweep, early: a rule such as `"eval_value>=195"`,
+    `"plateau(eval_value, 5) and env_step>=1e4"` or `"sweep.time>=2h"`, a dict, a Ray Tune
+    `Stopper`, a function of `(trial_id, result)`; a list of them, of which each is enough,
+    or what `ditk_ray.any_of` and `ditk_ray.all_of` put together."""
 
     progress_reporter: ClassVar[Any] = "auto"
     """`auto`, `live`, `plain`, `none`, or a Ray Tune `ProgressReporter`."""
 
     backend: ClassVar[str] = "serial"
+    """Where trials run: `serial`, in processes of Ray's nodes, or `dijob`, on Kubernetes."""
 
-    checkpoints: ClassVar[bool] = False
-    """Whether a checkpoint is kept at each evaluation, to go on from later."""
+    dijob_template: ClassVar[str | None] = None
+    """For `dijob`: a YAML file with a DIJob and, if it likes, a ConfigMap (relative to this
+    file)."""
+
+    task_resources: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
+    """For `dijob`: the resources of single tasks, by their names; those that are not named
+    have `resources`, if the job sets them, else the template's."""
+
+    checkpoints: ClassVar[bool] = True
+    """Whether trials keep checkpoints, from which a retry or a resumed sweep goes on."""
+
+    checkpoint_buffer: ClassVar[bool] = False
+    """Whether the replay buffer is part of them; it may be large."""
+
+    startup_time: ClassVar[str | float | timedelta | None] = None
+    """How long a trial may take to its first evaluation; `stall_time` by default."""
+
+    stall_time: ClassVar[str | float | timedelta | None] = None
+    """How long a trial may take from one evaluation to the next. One that takes longer hangs:
+    it is ended and tried again."""
+
+    retries: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    """How often a trial is tried again, by what it failed of: `bug` (0 by default),
+    `out_of_memory` (1), `stall` (2), `lost` (10 in an hour), `disk_full` (5), `not_started` (1,
+    of DIJobs)."""
+
+    max_same_failures: ClassVar[int] = 5
+    """When so many trials have ended and all of them failed in the same way, the sweep is
+    stopped; 0 lets it go on."""

@@ -20,6 +20,9 @@ JOB_FOLDER = "job_cfgs"
 REPORTERS = ("auto", "live", "plain", "none")
 """The progress displays that have a name; others are classes of the user's."""
 
+_WORDS = {"stopper": ("nan",), "progress_reporter": REPORTERS}
+"""What names no class: a display, and the only rule that is a single word."""
+
 
 @dataclass(frozen=True)
 class JobEntry:
@@ -103,12 +106,12 @@ def find_job(cfg_class: str | None, cfg_file: Path | None = None) -> JobEntry:
 def _named_parts(module: ModuleType, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Replace the name of a stopper or reporter class by the class that the file defines."""
     result = dict(changes)
-    for key in ("stopper", "progress_reporter"):
+    for key, words in _WORDS.items():
         name = result.get(key)
-        if isinstance(name, str) and name.isidentifier() and name not in REPORTERS:
+        if isinstance(name, str) and name.isidentifier() and name not in words:
             classes = {k: v for k, v in vars(module).items() if isinstance(v, type)}
             if name not in classes:
-                hint = did_you_mean(name, [*classes, *(REPORTERS if key != "stopper" else ())])
+                hint = did_you_mean(name, [*classes, *words])
                 where = f"--{key} {name}"
                 raise BadConfigError(Problem(where, f"no such class in {module.__file__}", hint))
             result[key] = classes[name]

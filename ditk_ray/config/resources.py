@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ditk_ray.config.quantities import parse_bytes, show_bytes
 
-_NAMES = ("cpu", "gpu", "memory", "custom")
+_NAMES = ("cpu", "gpu", "memory", "max_memory", "custom")
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class TrialResources:
     """The share of a node that a trial is given and kept to.
 
     `gpu` may be a fraction below one. `memory` is in bytes; None is no limit.
+    `max_memory` is what a trial that ran out of memory is tried again with.
     `custom` are Ray's own named resources.
     """
 
@@ -24,11 +25,22 @@ class TrialResources:
     gpu: float = 0.0
     memory: int | None = None
     custom: Mapping[str, float] = field(default_factory=dict)
+    max_memory: int | None = None
 
     def for_ray(self) -> dict[str, float]:
         """Return Ray's names and amounts, without those that are zero."""
         amounts = {"CPU": self.cpu, "GPU": self.gpu, "memory": float(self.memory or 0)}
         return {name: value for name, value in (amounts | dict(self.custom)).items() if value}
+
+    def as_given(self, amounts: Mapping[str, float]) -> TrialResources:
+        """Return what a trial has that Ray gave these amounts, by its own names."""
+        memory = amounts.get("memory")
+        return replace(
+            self,
+            cpu=float(amounts.get("CPU", 0)),
+            gpu=float(amounts.get("GPU", 0)),
+            memory=int(memory) if memory else None,
+        )
 
     @property
     def threads(self) -> int:
@@ -63,12 +75,20 @@ def parse_resources(given: Mapping[str, Any] | TrialResources) -> TrialResources
     gpu = _amount("gpu", values.get("gpu", 0))
     if gpu > 1 and gpu != int(gpu):
         raise ValueError(f"gpu is {gpu:g}; above 1 it has to be a whole number")
-    memory = values.get("memory")
+    memory, max_memory = (
+        parse_bytes(values[name]) if values.get(name) is not None else None
+        for name in ("memory", "max_memory")
+    )
+    if memory == 0:
+        raise ValueError("memory is 0, with which nothing can run; leave it out for no limit")
+    if max_memory is not None and (memory is None or max_memory <= memory):
+        raise ValueError("max_memory has to be more than memory, which has to be given with it")
     return TrialResources(
         cpu=_amount("cpu", values.get("cpu", 1)),
         gpu=gpu,
-        memory=parse_bytes(memory) if memory is not None else None,
+        memory=memory,
         custom=custom,
+        max_memory=max_memory,
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from ray.tune.search.sample import Domain, Function
@@ -128,6 +129,12 @@ def is_domain(value: Any) -> bool:
 def is_grid(value: Any) -> bool:
     """Say whether `value` is what `tune.grid_search` returns."""
     return isinstance(value, dict) and set(value) == {"grid_search"}
+
+
+def count_trials(space: SearchSpace, num_samples: int) -> int:
+    """Return how many trials there are of a space: its grids' points, `num_samples` times."""
+    grids = [item.domain for item in space.parameters if is_grid(item.domain)]
+    return num_samples * prod(len(domain["grid_search"]) for domain in grids)
 
 
 def build_space(

@@ -5,12 +5,29 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+_FOR_ALL = 0o666
+_FOR_THE_OWNER = 0o600
+
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old text or the new, never a part."""
+    """Write a text so that a reader sees the old one or the new, never a part."""
+    replace_file(path, text.encode())
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a text as `write_whole` does, into a file that only its owner can read."""
+    path.with_name(f".{path.name}.new").unlink(missing_ok=True)  # it may be everybody's
+    replace_file(path, text.encode(), _FOR_THE_OWNER)
+
+
+def replace_file(path: Path, data: bytes, mode: int = _FOR_ALL) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part.
+
+    `mode` is what the user's umask takes rights from.
+    """
     new = path.with_name(f".{path.name}.new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)

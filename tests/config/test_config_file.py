@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ditk_ray.config.config_file import EntryCall, literal, render_config
+from ditk_ray.config.config_file import EntryCall, render_config
 from ditk_ray.config.engine_config import EngineConfig, load_engine_config
+from ditk_ray.config.literals import literal
 
 CALL = EntryCall("serial", {"seed": 0})
 

@@ -215,7 +215,8 @@ def test_an_unknown_stopper_class_names_the_similar_ones(jobs_file):
 
 
 @pytest.mark.parametrize(
-    ("key", "text"), [("stopper", "eval_value>=195"), ("progress_reporter", "plain")]
+    ("key", "text"),
+    [("stopper", "eval_value>=195"), ("stopper", "nan"), ("progress_reporter", "plain")],
 )
 def test_a_rule_and_a_named_reporter_are_no_classes(jobs_file, key, text):
     assert getattr(load_job("FirstJob", jobs_file, {key: text}), key) == text

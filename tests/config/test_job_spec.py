@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from ray import tune
 
 from ditk_ray import JobCfg
+from ditk_ray.config.failure_kinds import DEFAULT_RETRIES
 from ditk_ray.config.job_spec import JobSpec, check_job
 from ditk_ray.config.resources import TrialResources
 from ditk_ray.errors import BadConfigError, Problem
@@ -211,6 +212,37 @@ def test_wrong_seeds_are_refused(given, message):
     assert message in problem(seeds=given).what
 
 
+@pytest.mark.parametrize("how", ["mean", "median", "worst", "iqm"])
+def test_seeds_are_aggregated_in_a_known_way(how):
+    assert checked(seeds_aggregate=how).seeds_aggregate == how
+    assert "did you mean 'median'" in problem(seeds_aggregate="medain").what
+
+
+def test_retries_are_laid_over_the_defaults():
+    assert checked().retries == dict(DEFAULT_RETRIES)
+    assert checked(retries={"stall": 7}).retries == {**DEFAULT_RETRIES, "stall": 7}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"stal": 1}, "did you mean 'stall'"),
+        ({"bug": -1}, "bug is -1"),
+        ({"bug": True}, "bug is True"),
+        ({"bug": "often"}, "bug is 'often'"),
+        (3, "has to be a dict"),
+    ],
+)
+def test_wrong_retries_are_refused(given, message):
+    assert message in problem(retries=given).what
+
+
+def test_checkpoints_are_kept_unless_told_otherwise():
+    assert checked().checkpoints
+    assert not checked().checkpoint_buffer
+    assert not checked(checkpoints=False).checkpoints
+
+
 def test_resources_are_read_with_their_units():
     spec = checked(resources={"cpu": 2, "gpu": 0.5, "memory": "4G"})
 
@@ -228,7 +260,7 @@ def test_wrong_resources_are_refused(given):
 @pytest.mark.parametrize(
     ("given", "seconds"), [(90, 90), ("30m", 1800), ("2h", 7200), (timedelta(hours=1), 3600)]
 )
-@pytest.mark.parametrize("field", ["max_time", "max_trial_time"])
+@pytest.mark.parametrize("field", ["max_time", "max_trial_time", "startup_time", "stall_time"])
 def test_times_are_read_with_their_units(field, given, seconds):
     assert getattr(checked(**{field: given}), field) == seconds
 
@@ -299,3 +331,31 @@ def test_a_job_is_checked_without_being_changed():
     assert set(space["policy"]) == {"nstep"}
     assert cls.entry_args == {"a": 1}
     assert dict(JobCfg.space) == {}
+
+
+def test_searcher_and_scheduler_are_names_or_objects_of_tune():
+    from ray.tune.schedulers import FIFOScheduler
+
+    scheduler = FIFOScheduler()
+    spec = checked(searcher="tpe", searcher_options={"n_startup_trials": 3}, scheduler=scheduler)
+
+    assert (spec.searcher, spec.searcher_options) == ("tpe", {"n_startup_trials": 3})
+    assert spec.scheduler is scheduler
+    assert "it has to be a name, or an instance" in problem(searcher=3).what
+    assert "it has to be a list of dicts" in problem(known_points={"policy.nstep": 1}).what
+
+
+def test_single_settings_are_laid_over_those_of_the_job():
+    cls = job(scheduler="asha", scheduler_options={"max_t": 9, "grace_period": 3})
+
+    spec = check_job(cls, {"scheduler_opt": {"grace_period": 4}})
+
+    assert spec.scheduler_options == {"max_t": 9, "grace_period": 4}
+
+
+def test_another_scheduler_does_not_inherit_the_settings_of_the_first():
+    cls = job(scheduler="asha", scheduler_options={"max_t": 9})
+
+    spec = check_job(cls, {"scheduler": "median", "scheduler_opt": {"grace_period": 4}})
+
+    assert spec.scheduler_options == {"grace_period": 4}

@@ -29,7 +29,7 @@ def test_resources_that_are_parsed_already_stay_as_they_are():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"cpus": 1}, "unknown cpus; the keys are cpu, gpu, memory, custom"),
+        ({"cpus": 1}, "unknown cpus; the keys are cpu, gpu, memory, max_memory, custom"),
         ({"cpu": "2"}, "cpu is '2'; it has to be a number"),
         ({"cpu": True}, "cpu is True"),
         ({"cpu": -1}, "cpu is -1"),
@@ -41,6 +41,8 @@ def test_resources_that_are_parsed_already_stay_as_they_are():
         ({"gpu": -0.5}, "gpu is -0.5"),
         ({"memory": "lots"}, "'lots' is no amount of memory"),
         ({"memory": -1}, "-1 is no amount of memory"),
+        ({"memory": "2G", "max_memory": "1G"}, "max_memory has to be more than memory"),
+        ({"max_memory": "1G"}, "which has to be given with it"),
         ({"custom": {"tpu": "one"}}, "tpu is 'one'"),
         ({"custom": ["tpu"]}, "custom.*dict"),
         ("2 cpus", "dict"),
@@ -74,3 +76,17 @@ def test_resources_are_shown_in_words():
 
     assert str(resources) == "0.5 CPU, 1 GPU, 2 GiB memory, 3 tpu"
     assert str(TrialResources()) == "1 CPU"
+
+
+def test_more_memory_is_allowed_but_not_asked_for():
+    resources = parse_resources({"memory": "1G", "max_memory": "3G"})
+    assert resources.max_memory == 3 * 1024**3
+    assert resources.for_ray()["memory"] == 1024**3
+    assert "max_memory" not in resources.for_ray()
+
+
+def test_a_trial_has_what_ray_gave_it():
+    wanted = parse_resources({"memory": "1G", "max_memory": "3G", "custom": {"tpu": 1}})
+    given = wanted.as_given({"CPU": 4.0, "GPU": 0.5, "memory": 3.0 * 1024**3, "tpu": 1.0})
+    assert (given.cpu, given.gpu, given.memory) == (4.0, 0.5, 3 * 1024**3)
+    assert (given.max_memory, given.custom) == (wanted.max_memory, {"tpu": 1.0})
