@@ -1,72 +1,115 @@
-"""Ending trials early: rules that a person can write on a command line."""
+"""Ending trials, or the whole sweep, early."""
 
 from __future__ import annotations
 
-import operator
-import re
-from collections.abc import Callable, Mapping
-from numbers import Real
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ray.tune.stopper import FunctionStopper, Stopper
+from ray.tune.stopper import Stopper
 
+from ditk_ray.config.objectives import Objective
 from ditk_ray.errors import BadConfigError, Problem
-
-_RULE = re.compile(r"\s*([\w./-]+)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
-_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
+from ditk_ray.search.combined import Combined
+from ditk_ray.search.measures import Report
+from ditk_ray.search.rule_text import HINT, parse_rule
+from ditk_ray.search.rules import AllOf, AnyOf, OwnRule, Rule
 
 
 class RuleStopper(Stopper):
-    """Ends a trial as soon as one of its rules holds, such as `env_step>=10000`."""
+    """Ends a trial as soon as its rule holds for it, and the sweep when it holds for that.
 
-    def __init__(self, rules: str) -> None:
-        self._rules = [_parse(rule) for rule in rules.split(",")]
+    Besides what Tune does with a stopper, whoever runs the sweep tells it of each trial's
+    end (`end_trial`), in whatever way it ended; and may ask why it ended something. On a
+    resumed sweep, `begin` and `replay` bring it to where it was.
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self._reasons: dict[str, str] = {}
+        self._over: set[str] = set()
+        self._why: str | None = None
+
+    def __str__(self) -> str:
+        return str(self._rule)
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """The metrics that it looks for in results."""
+        return self._rule.metrics
+
+    @property
+    def why(self) -> str | None:
+        """The rule that ended the sweep, if one did."""
+        return self._why
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
         """Say whether the trial ends with this result."""
-        return any(
-            compare(result[metric], bound)
-            for metric, compare, bound in self._rules
-            if isinstance(result.get(metric), Real)
-        )
+        self._rule.take(Report(trial_id, result))
+        if not self._rule.holds(trial_id):
+            return False
+        self._reasons[trial_id] = self._rule.reason(trial_id)
+        return True
 
     def stop_all(self) -> bool:
-        """Never end the whole sweep."""
-        return False
+        """Say whether the whole sweep ends."""
+        if self._why is None and self._rule.holds_for_sweep():
+            self._why = self._rule.reason(None)
+        return self._why is not None
+
+    def reason(self, trial_id: str) -> str | None:
+        """Return the rule that ended a trial, until it is told of the trial's end."""
+        return self._reasons.get(trial_id)
+
+    def end_trial(self, trial_id: str) -> None:
+        """Know that a trial is over, and forget it."""
+        if trial_id not in self._over:
+            self._over.add(trial_id)
+            self._rule.end_trial(trial_id)
+        self._reasons.pop(trial_id, None)
+
+    def begin(self, seconds: float = 0.0) -> None:
+        """Know that the sweep begins now, after `seconds` in earlier runs."""
+        self._rule.begin(seconds)
+
+    def replay(self, trial_id: str, results: Iterable[Mapping[str, Any]]) -> None:
+        """Look at what a trial reported before; that ends nothing by itself."""
+        for result in results:
+            self._rule.take(Report(trial_id, result))
 
 
-def build_stopper(given: Any) -> Stopper | None:
-    """Make a stopper of what a user gave: a rule, a dict, a function, or a `Stopper`.
+def build_stopper(
+    given: Any, metric: str = "eval_value", mode: str = "max", more: Sequence[Objective] = ()
+) -> RuleStopper | None:
+    """Make a stopper of what a user gave; `more` are the objectives besides the first.
 
-    A dict says for each metric the value at which it ends a trial. Raises
-    `BadConfigError`.
+    That is a rule, a dict with the value at which each metric ends a trial, a function, a
+    `Stopper`, or several of them, of which in a list each is enough. Raises `BadConfigError`.
     """
-    if given is None or isinstance(given, Stopper):
-        return given
-    if isinstance(given, type) and issubclass(given, Stopper):
-        return given()
+    if given is None:
+        return None
+    modes = {metric: mode} | {objective.metric: objective.mode for objective in more}
+    return RuleStopper(_rule(given, modes))
+
+
+def _rule(given: Any, modes: Mapping[str, str]) -> Rule:
     if isinstance(given, str):
-        return RuleStopper(given)
+        return parse_rule(given, modes)
     if isinstance(given, Mapping):
-        return RuleStopper(",".join(f"{metric}>={bound}" for metric, bound in given.items()))
-    if callable(given):
-        return FunctionStopper(given)
-    raise BadConfigError(Problem("stopper", f"{given!r} is no stopper", _HINT))
+        text = ",".join(f"{metric}>={bound}" for metric, bound in given.items())
+        return parse_rule(text, modes)
+    if isinstance(given, Combined):
+        return _combined(given, modes)
+    if isinstance(given, (list, tuple)):
+        return _combined(Combined("any", tuple(given)), modes)
+    if isinstance(given, type) and issubclass(given, Stopper):
+        return OwnRule(given())
+    if isinstance(given, Stopper) or callable(given):
+        return OwnRule(given)
+    raise BadConfigError(Problem("stopper", f"{given!r} is no stopper", HINT))
 
 
-_HINT = (
-    "give a rule such as 'eval_value>=195' (several with commas between), a dict, "
-    "a function of (trial_id, result), or a Ray Tune Stopper"
-)
-
-
-def _parse(rule: str) -> tuple[str, Callable[[float, float], bool], float]:
-    match = _RULE.fullmatch(rule)
-    if match is None:
-        raise BadConfigError(Problem("stopper", f"{rule!r} is no rule", _HINT))
-    return match[1], _OPERATORS[match[2]], float(match[3])
+def _combined(given: Combined, modes: Mapping[str, str]) -> Rule:
+    rules = [_rule(part, modes) for part in given.parts]
+    if not rules:
+        raise BadConfigError(Problem("stopper", "nothing is put together", HINT))
+    return AnyOf(rules) if given.kind == "any" else AllOf(rules)

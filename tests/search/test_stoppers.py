@@ -7,6 +7,7 @@ import math
 import pytest
 from ray.tune.stopper import MaximumIterationStopper, Stopper
 
+from ditk_ray import any_of
 from ditk_ray.errors import BadConfigError
 from ditk_ray.search.stoppers import build_stopper
 
@@ -63,10 +64,10 @@ def test_a_function_is_asked_with_the_trial_and_its_result():
     assert not stopper("b", {"x": 2})
 
 
-def test_a_stopper_of_tune_stays_as_it_is():
-    stopper = MaximumIterationStopper(3)
+def test_a_stopper_of_tune_is_asked():
+    stopper = build_stopper(MaximumIterationStopper(2))
 
-    assert build_stopper(stopper) is stopper
+    assert [stopper("trial", {}) for _ in range(2)] == [False, True]
 
 
 class Always(Stopper):
@@ -77,8 +78,12 @@ class Always(Stopper):
         return True
 
 
-def test_a_stopper_class_is_built():
-    assert isinstance(build_stopper(Always), Always)
+def test_a_stopper_class_is_built_and_may_end_the_sweep():
+    stopper = build_stopper(Always)
+
+    assert stopper("trial", {})
+    assert stopper.stop_all()
+    assert (stopper.reason("trial"), stopper.why) == ("Always", "Always")
 
 
 def test_no_stopper_is_no_stopper():
@@ -109,7 +114,10 @@ def test_a_rule_never_ends_the_whole_sweep(given):
         {"eval_value": "high"},
         {"eval_value": True},
         195,
-        ["eval_value>=195"],
+        [],
+        [195],
+        any_of(),
+        {},
     ],
 )
 def test_what_is_no_rule_is_refused_with_an_example(given):

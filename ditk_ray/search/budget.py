@@ -1,0 +1,143 @@
+"""How long a trial is, and how often it is evaluated, on the schedulers' time axis."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ray.tune.search.sample import Categorical
+
+from ditk_ray.config import dotted
+from ditk_ray.config.engine_config import EngineConfig
+from ditk_ray.config.space import SearchSpace, is_grid
+from ditk_ray.search.ranges import read_range
+
+ENV_STEP = "env_step"
+TRAIN_ITER = "train_iter"
+
+_EVALUATIONS_BEFORE_JUDGED = 3
+_MOST_DECISIONS = 2
+_GUESSED_EVALUATIONS = 20
+
+_FREQUENCY = "policy.eval.evaluator.eval_freq"
+_SAMPLES = "policy.collect.n_sample"
+_UPDATES = "policy.learn.update_per_collect"
+_EPOCHS = "policy.learn.epoch_per_collect"
+_BATCH = "policy.learn.batch_size"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A trial's length `max_t`, and how much of it lies between two evaluations.
+
+    Both count `time_attr`, a key of every report. Without a limit there is no `max_t`, and
+    then no schedule.
+    """
+
+    max_t: int | None = None
+    time_attr: str = ENV_STEP
+    eval_interval: float | None = None
+
+    @property
+    def interval(self) -> float:
+        """The time between evaluations; where the config does not tell, a twentieth."""
+        return self.eval_interval or (self.max_t or 1) / _GUESSED_EVALUATIONS
+
+    def grace_period(self, reduction: float) -> int:
+        """Return how old a trial is when it is first compared with others.
+
+        Three evaluations, as one alone says little in RL. Not less than what leaves two
+        decisions until the end, each `reduction` times as late as the one before: agents
+        explore at first, and earlier scores are noise. And never so late that nothing is saved.
+        """
+        if self.max_t is None:
+            raise ValueError("without an end there is no share of it")
+        wanted = max(
+            _EVALUATIONS_BEFORE_JUDGED * self.interval, self.max_t / reduction**_MOST_DECISIONS
+        )
+        latest = max(self.max_t / reduction, self.interval)
+        return max(1, min(self.max_t, math.ceil(min(wanted, latest))))
+
+
+def derive_budget(
+    defaults: EngineConfig,
+    space: SearchSpace,
+    max_env_step: int | None = None,
+    max_train_iter: int | None = None,
+) -> Budget:
+    """Return the budget of a job's trials.
+
+    `defaults` is the config with all of DI-engine's defaults. Where the space varies what
+    the time between evaluations depends on, the longest one counts.
+    """
+    values = _longest(defaults, space, in_steps=max_env_step is not None)
+    if max_env_step is not None:
+        return Budget(max_env_step, ENV_STEP, values)
+    return Budget(max_train_iter, TRAIN_ITER, values)
+
+
+def _longest(defaults: EngineConfig, space: SearchSpace, in_steps: bool) -> float | None:
+    paths = (_FREQUENCY, _SAMPLES, _UPDATES, _EPOCHS, _BATCH)
+    choices = [list(_possible(path, defaults, space)) for path in paths]
+    on_policy = bool(_found(defaults, "policy.on_policy"))
+    intervals = [_interval(on_policy, in_steps, *each) for each in itertools.product(*choices)]
+    known = [interval for interval in intervals if interval is not None]
+    return max(known, default=None)
+
+
+def _interval(
+    on_policy: bool,
+    in_steps: bool,
+    frequency: Any,
+    samples: Any,
+    updates: Any,
+    epochs: Any,
+    batch: Any,
+) -> float | None:
+    """Return the time between evaluations: DI-engine evaluates every `frequency` iterations.
+
+    It trains in rounds: so many samples are collected, then so many iterations made of them.
+    A config that collects whole episodes does not tell how many steps they take. Collectors
+    that complete trajectories take up to a third more than this.
+    """
+    if not _is_amount(frequency):
+        return None
+    if on_policy and _is_amount(samples) and _is_amount(batch):
+        iterations = (epochs if _is_amount(epochs) else 1) * math.ceil(samples / batch)
+    elif _is_amount(updates):
+        iterations = updates
+    else:
+        return None if in_steps else float(frequency)
+    rounds = math.ceil(frequency / iterations)
+    if not in_steps:
+        return float(rounds * iterations)
+    return float(rounds * samples) if _is_amount(samples) else None
+
+
+def _possible(path: str, defaults: EngineConfig, space: SearchSpace) -> Iterator[Any]:
+    """Yield the values that count: the config's own, or the ends of what the space has."""
+    domain = next((item.domain for item in space.parameters if item.name == path), None)
+    if domain is None:
+        yield _found(defaults, path)
+    elif is_grid(domain):
+        yield from domain["grid_search"]
+    elif isinstance(domain, Categorical):
+        yield from domain.categories
+    elif (ends := read_range(domain)) is not None:
+        yield from (ends.lower, ends.upper)
+    else:
+        yield domain  # a plain value, or a function, which is no amount
+
+
+def _found(config: EngineConfig, path: str) -> Any:
+    try:
+        return dotted.get(config.main, path)
+    except dotted.MissingPathError:
+        return None
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
