@@ -1,0 +1,1 @@
+"""DIJobs: their templates and manifests, and speaking to Kubernetes about them."""

@@ -1,0 +1,162 @@
+"""Why a pod does not start, and what it died of, from what Kubernetes says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ditk_ray.config.failure_kinds import FailureKind
+from ditk_ray.kube.objects import Manifest
+
+MAIN_CONTAINER = "di-container"
+"""What the operator calls the container that does the work."""
+
+_STARTING = {"ContainerCreating", "PodInitializing", ""}
+_TAKEN_AWAY = (
+    "NodeLost",
+    "NodeShutdown",
+    "NodeAffinity",
+    "Preempting",
+    "Shutdown",
+    "Terminated",
+    "UnexpectedAdmissionError",
+    "Outof",
+    "TerminationByKubelet",
+    "ContainerStatusUnknown",
+)
+_DISK_WORDS = ("ephemeral-storage", "ephemeral local storage", "disk", "inodes")
+_KILLED = {137: "KILL", 143: "TERM"}
+# With several pods, one's end brings down the others: what they say then is an echo.
+_FIRST = [
+    FailureKind.OUT_OF_MEMORY,
+    FailureKind.DISK_FULL,
+    FailureKind.LOST,
+    FailureKind.STALL,
+    FailureKind.BUG,
+]
+
+
+@dataclass(frozen=True)
+class Death:
+    """What a pod, or a job, failed of."""
+
+    kind: FailureKind
+    text: str
+
+
+def main_container(pod: Manifest) -> str:
+    """Return the name of the container whose log is the pod's."""
+    names = [each["name"] for each in pod.get("spec", {}).get("containers") or []]
+    return MAIN_CONTAINER if MAIN_CONTAINER in names or not names else str(names[0])
+
+
+def has_log(pod: Manifest) -> bool:
+    """Tell whether the main container has begun, so that it has a log."""
+    state = _state(pod, main_container(pod))
+    return "running" in state or bool(state.get("terminated", {}).get("startedAt"))
+
+
+def has_ended(pod: Manifest) -> bool:
+    """Tell whether the main container runs no more."""
+    is_over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return is_over or "terminated" in _state(pod, main_container(pod))
+
+
+def why_waiting(pod: Manifest) -> str | None:
+    """Return what keeps a pod from starting, if its status tells."""
+    name, status = pod["metadata"]["name"], pod.get("status", {})
+    if _is_rejected(status):
+        return f"pod {name} was rejected by its node: {_sentence(status)}"
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"pod {name} is not scheduled: {_sentence(condition)}"
+    for state in _states(status):
+        waiting = state.get("waiting") or {}
+        if waiting.get("reason", "") not in _STARTING:
+            return f"pod {name} waits: {_sentence(waiting)}"
+    return None
+
+
+def why_dead(pod: Manifest) -> Death | None:
+    """Return what a pod died of; None when it lives, or ended well."""
+    name, status = pod["metadata"]["name"], pod.get("status", {})
+    ends = [state["terminated"] for state in _states(status) if state.get("terminated")]
+    if any(end.get("reason") == "OOMKilled" for end in ends):
+        return Death(FailureKind.OUT_OF_MEMORY, f"pod {name} used more memory than its limit")
+    reason = str(status.get("reason", ""))
+    if reason == "Evicted":
+        return Death(_kind_of_eviction(status), f"pod {name} was evicted: {_sentence(status)}")
+    if reason.startswith(_TAKEN_AWAY) or status.get("phase") == "Unknown":
+        return Death(FailureKind.LOST, f"pod {name} was lost: {_sentence(status)}")
+    for end in ends:
+        if end.get("exitCode"):
+            return _death_of_container(name, end)
+    if status.get("phase") == "Failed":
+        return Death(FailureKind.BUG, f"pod {name} failed: {_sentence(status)}")
+    return None
+
+
+def first_death(deaths: Iterable[Death]) -> Death | None:
+    """Return the one of several pods' deaths that explains the others."""
+    return min(deaths, key=lambda death: _FIRST.index(death.kind), default=None)
+
+
+def warnings_about(events: Iterable[Manifest], names: Iterable[str]) -> list[str]:
+    """Return what warnings about objects of these names say, the newest first, each once."""
+    about = set(names)
+    found = [event for event in events if event.get("involvedObject", {}).get("name") in about]
+    found.sort(key=event_time, reverse=True)
+    return list(dict.fromkeys(_warning(event) for event in found))
+
+
+def event_time(event: Manifest) -> str:
+    """Return when an event was last seen, as Kubernetes writes it."""
+    times = (event.get("lastTimestamp"), event.get("eventTime"))
+    made = event.get("metadata", {}).get("creationTimestamp")
+    return next((str(time) for time in (*times, made) if time), "")
+
+
+def _warning(event: Manifest) -> str:
+    about = event["involvedObject"]
+    kind = str(about.get("kind") or "object")
+    return f"{'pod' if kind == 'Pod' else kind} {about['name']}: {_sentence(event)}"
+
+
+def _death_of_container(pod: str, end: Mapping[str, Any]) -> Death:
+    code, reason = int(end["exitCode"]), str(end.get("reason", ""))
+    if reason.startswith(_TAKEN_AWAY):
+        return Death(FailureKind.LOST, f"pod {pod} was lost: {_sentence(end)}")
+    if code in _KILLED:
+        return Death(FailureKind.LOST, f"pod {pod} was ended from outside (SIG{_KILLED[code]})")
+    said = _sentence(end) if reason not in ("Error", "") or end.get("message") else ""
+    return Death(FailureKind.BUG, f"pod {pod} ended with exit code {code}" + (said and f": {said}"))
+
+
+def _kind_of_eviction(status: Mapping[str, Any]) -> FailureKind:
+    message = str(status.get("message", "")).lower()
+    is_disk = any(word in message for word in _DISK_WORDS)
+    return FailureKind.DISK_FULL if is_disk else FailureKind.LOST
+
+
+def _is_rejected(status: Mapping[str, Any]) -> bool:
+    reason = str(status.get("reason", ""))
+    return reason.startswith("Outof") or reason == "UnexpectedAdmissionError"
+
+
+def _states(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for group in ("initContainerStatuses", "containerStatuses"):
+        for each in status.get(group) or []:
+            yield each.get("state") or {}
+
+
+def _state(pod: Manifest, container: str) -> Mapping[str, Any]:
+    for each in pod.get("status", {}).get("containerStatuses") or []:
+        if each.get("name") == container:
+            return each.get("state") or {}
+    return {}
+
+
+def _sentence(said: Mapping[str, Any]) -> str:
+    reason, message = str(said.get("reason") or ""), str(said.get("message") or "").strip()
+    return ": ".join(part for part in (reason, message) if part) or "no reason is given"
