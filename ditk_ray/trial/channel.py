@@ -15,6 +15,11 @@ Message = dict[str, Any]
 STOP = b"stop"
 """What the owner sends to have a process and all below it ended."""
 
+PAUSE = b"pause"
+"""What the owner sends to have them stand still, until `CONTINUE`."""
+
+CONTINUE = b"continue"
+
 
 class Channel:
     """The process's side of the connection to its owner."""

@@ -4,6 +4,8 @@ DI-engine's serial entries evaluate by a class derived from `ISerialEvaluator`,
 some through a registry and some directly; its task pipelines use the
 `interaction_evaluator` middleware. Both are wrapped here, in a process that
 runs a single trial, so nothing is ever unwrapped.
+
+This module also runs in pods, where neither this package nor a new Python may be.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,20 +25,33 @@ RETURN_KEY = "eval_episode_return"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation: its metrics, and a way to save the policy as it is now."""
+    """One evaluation: its metrics, a way to save the policy as it is now, and where it is from."""
 
     metrics: dict[str, float]
     save_checkpoint: Callable[[str], None] | None = None
+    evaluator: Any = None
+    outcome: Any = None
+    """What the evaluator returned."""
 
 
-Report = Callable[[Evaluation], None]
+if TYPE_CHECKING:  # Python 3.8 cannot subscript them
+    Report = Callable[[Evaluation], None]
+    Recall = Callable[[Any, int], Any]
+    """Of an evaluator and `train_iter`: an outcome that is known already, or None."""
 
 
-def install_hook(report: Report) -> None:
-    """Have `report` called at every evaluation of this process."""
+def _recall_nothing(evaluator: Any, train_iter: int) -> Any:
+    return None
+
+
+def install_hook(report: Report, recall: Recall = _recall_nothing) -> None:
+    """Have `report` called at every evaluation of this process.
+
+    One that `recall` knows is neither made again nor reported.
+    """
     from ding.worker.collector.base_serial_evaluator import ISerialEvaluator
 
-    hook = _Hook(report)
+    hook = _Hook(report, recall)
     for cls in [ISerialEvaluator, *_below(ISerialEvaluator)]:
         hook.wrap_class(cls)
     # A user's own evaluator is often imported only when the config is compiled.
@@ -57,8 +72,9 @@ def install_task_hook(report: Report) -> None:
 
 
 class _Hook:
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, recall: Recall = _recall_nothing) -> None:
         self._report = report
+        self._recall = recall
         self._started = time.monotonic()
         self._depth = 0
 
@@ -70,15 +86,19 @@ class _Hook:
 
         @functools.wraps(original)
         def evaluate(evaluator: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._depth:  # the super().eval() of a derived class
+                return original(evaluator, *args, **kwargs)
+            bound = signature.bind(evaluator, *args, **kwargs)
+            bound.apply_defaults()
+            known = self._recall(evaluator, _count(bound.arguments, "train_iter"))
+            if known is not None:
+                return known
             self._depth += 1
             try:
                 outcome = original(evaluator, *args, **kwargs)
             finally:
                 self._depth -= 1
-            if self._depth == 0:  # not for the super().eval() of a derived class
-                bound = signature.bind(evaluator, *args, **kwargs)
-                bound.apply_defaults()
-                self._tell(bound.arguments, outcome)
+            self._tell(evaluator, bound.arguments, outcome)
             return outcome
 
         cls.eval = evaluate  # type: ignore[attr-defined]
@@ -100,14 +120,15 @@ class _Hook:
 
         return factory
 
-    def _tell(self, arguments: Mapping[str, Any], outcome: Any) -> None:
+    def _tell(self, evaluator: Any, arguments: Mapping[str, Any], outcome: Any) -> None:
         info = outcome[1] if isinstance(outcome, tuple) and len(outcome) > 1 else outcome
-        metrics = summarise(info) | {
-            "env_step": max(0, int(arguments.get("envstep", 0))),
-            "train_iter": max(0, int(arguments.get("train_iter", 0))),
+        metrics = {
+            **summarise(info),
+            "env_step": _count(arguments, "envstep"),
+            "train_iter": _count(arguments, "train_iter"),
             "time": time.monotonic() - self._started,
         }
-        self._report(Evaluation(metrics, arguments.get("save_ckpt_fn")))
+        self._report(Evaluation(metrics, arguments.get("save_ckpt_fn"), evaluator, outcome))
 
     def _tell_context(self, context: Any) -> None:
         metrics = {
@@ -121,6 +142,10 @@ class _Hook:
             if value is not None:
                 metrics[f"eval_value_{end}"] = float(value)
         self._report(Evaluation(metrics))
+
+
+def _count(arguments: Mapping[str, Any], name: str) -> int:
+    return max(0, int(arguments.get(name, 0)))
 
 
 def summarise(info: Any) -> dict[str, float]:
@@ -138,7 +163,7 @@ def summarise(info: Any) -> dict[str, float]:
     for key, value in info.items():
         numbers = _numbers(value)
         if key == RETURN_KEY:
-            metrics |= _spread(numbers)
+            metrics.update(_spread(numbers))
         elif numbers and not str(key).startswith(RETURN_KEY):
             metrics[str(key)] = float(np.mean(numbers))
     if "eval_value" not in metrics and len(metrics) == 1:  # a metric evaluator's only one

@@ -40,7 +40,7 @@ ANCHOR = b"anchor"
 PRELOAD = b"preload "
 GRACE_SECONDS = 5.0
 ENGINE = "ding.entry"
-LAZY = ("torch._dynamo", "ditk_ray.trial.training")
+LAZY = ("torch._dynamo", "ditk_ray.trial.training", "ditk_ray.trial.engine_parts")
 """What a trial would import on its way: `torch.optim` wants dynamo, a second's work."""
 LOCK_NAME = "lock"
 

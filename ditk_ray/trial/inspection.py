@@ -20,7 +20,12 @@ from easydict import EasyDict
 from ditk_ray.config import dotted
 from ditk_ray.config.config_file import EntryCall
 from ditk_ray.config.engine_config import EngineConfig
-from ditk_ray.config.entries import entry_arguments, entry_name, fitting_arguments
+from ditk_ray.config.entries import (
+    MAIN_ENTRY,
+    entry_arguments,
+    entry_name,
+    fitting_arguments,
+)
 from ditk_ray.config.nearest import did_you_mean
 from ditk_ray.errors import Problem
 from ditk_ray.trial.channel import Channel
@@ -56,13 +61,14 @@ def inspect_experiment(
 
 def _answer(config: EngineConfig, call: EntryCall, channel: Channel) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    problems = _check_call(call)
+    builds_itself = call.entry == MAIN_ENTRY or not isinstance(call.entry, str)
+    problems = [] if call.entry == MAIN_ENTRY else _check_call(call)
     main: dotted.Tree = {}
     try:
         main = _compiled(config)
     except Exception as error:
-        # A function of the user's may build what it trains in its own way.
-        if isinstance(call.entry, str):
+        # A function or a file of the user's may build what it trains in its own way.
+        if not builds_itself:
             what = f"DI-engine cannot compile it: {type(error).__name__}: {error}"
             problems.append(Problem("config", what))
     channel.send(

@@ -4,7 +4,8 @@ The keeper forks the job, which leads a process group of its own, and then only
 waits: for the job to end, or for its owner to say stop or to vanish (the
 connection closes, even if the owner was killed with SIGKILL). In each case it
 ends the whole group, TERM first and KILL after a moment. As a subreaper it also
-inherits, and ends, what left the group or lost its parent.
+inherits, and ends, what left the group or lost its parent. It lets the group stand
+still and go on when its owner says so.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import sys
 import time
@@ -20,11 +22,12 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import NoReturn
 
-from ditk_ray.trial.channel import STOP, Channel
+from ditk_ray.trial.channel import CONTINUE, PAUSE, STOP, Channel
 
 TERM_SECONDS = 2.0
 """How long processes have between SIGTERM and SIGKILL."""
 
+_TURNS = {PAUSE: signal.SIGSTOP, CONTINUE: signal.SIGCONT}
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -49,7 +52,8 @@ def keep(connection: Connection, job: Job) -> NoReturn:
     status = _end_all(child, status)
     # An owner that has vanished needs no word.
     with contextlib.suppress(OSError):
-        Channel(connection).send("exit", code=os.waitstatus_to_exitcode(status))
+        code = os.waitstatus_to_exitcode(status)
+        Channel(connection).send("exit", code=code, grown=_growth_of_children())
     os._exit(0)
 
 
@@ -87,15 +91,20 @@ def _watch(connection: Connection, woken: int, child: int) -> int | None:
         ready = wait([connection, woken])
         if woken in ready:
             os.read(woken, 4096)
-        if connection in ready and _wants_stop(connection):
+        if connection in ready and not _obey(connection, child):
             return None
 
 
-def _wants_stop(connection: Connection) -> bool:
+def _obey(connection: Connection, group: int) -> bool:
+    """Do what the owner says; False if that is to stop, or the owner has vanished."""
     try:
-        return connection.recv_bytes() == STOP
+        order = connection.recv_bytes()
     except (EOFError, OSError):
-        return True
+        return False
+    if order in _TURNS:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, _TURNS[order])
+    return order != STOP
 
 
 def _end_all(group: int, status: int | None) -> int:
@@ -103,11 +112,12 @@ def _end_all(group: int, status: int | None) -> int:
     deadline = time.monotonic() + TERM_SECONDS
     number = signal.SIGTERM
     while True:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, number)
-        for pid in _children():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+        for signalled in (number, signal.SIGCONT):  # what stands still hears no SIGTERM
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signalled)
+            for pid in _children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signalled)
         pause = time.monotonic() + 0.2
         while time.monotonic() < pause:
             try:
@@ -129,6 +139,15 @@ def _children() -> list[int]:
         return [int(pid) for pid in listing.read_text().split()]
     except OSError:  # not Linux: the process group is all there is
         return []
+
+
+def _growth_of_children() -> int:
+    """Return by how many bytes the largest process below outgrew what it was forked with."""
+    own, largest = (
+        resource.getrusage(who).ru_maxrss
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return max(0, largest - own) * 1024
 
 
 def _prctl(option: int, value: int) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ditk_ray.config.config_file import EntryCall
 from ditk_ray.config.engine_config import EngineConfig
+from ditk_ray.config.failure_kinds import DEFAULT_RETRIES
 from ditk_ray.config.resources import TrialResources
 from ditk_ray.config.space import SearchSpace
+from ditk_ray.trial.dijob_plan import DijobPlan
 from ditk_ray.trial.files import LOG_FILE
 
 
@@ -31,9 +33,21 @@ class TrialPlan:
     ends_at: float | None = None
     """When the sweep's own time is over, as `time.time()` counts."""
     checkpoints: bool = False
+    checkpoints_every_evaluation: bool = False
+    """Whether each evaluation has one, whatever it costs: for schedulers that pause trials."""
+    checkpoints_kept: int = 2
+    checkpoint_buffer: bool = False
     python_path: tuple[str, ...] = ()
     entry_home: str | None = None
     metric: str = "eval_value"
+    mode: str = "max"
+    seeds_aggregate: str = "mean"
+    startup_time: float | None = None
+    stall_time: float | None = None
+    retries: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_RETRIES))
+    """How often a trial is tried again, by `FailureKind`."""
+    dijob: DijobPlan | None = None
+    """How its trials become DIJobs, if they do."""
 
     def config_of(self, drawn: Mapping[str, Any]) -> EngineConfig:
         """Return the config of the trial that Tune drew these values for."""
@@ -45,12 +59,26 @@ class TrialPlan:
         policy = dict(main.get("policy", {}))
         policy["cuda"] = self.resources.gpu > 0
         main["policy"] = policy
-        return EngineConfig(main, config.create, config.source)
+        return replace(config, main=main)
 
     def call_of(self, seed: int) -> EntryCall:
         """Return how such a config is trained with one seed."""
         arguments = {"seed": seed, **self.limits, **self.entry_args}
         return EntryCall(self.entry, arguments, self.entry_home)
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where and how often one seed of an attempt saves what it could go on from."""
+
+    folder: Path
+    """A folder for each evaluation at which it saves, by number."""
+    agreement: Path | None = None
+    """Where the seeds of a trial agree on the evaluations at which they save."""
+    every_evaluation: bool = False
+    buffer: bool = False
+    wish: Path | None = None
+    """A file; while it exists each evaluation is saved, whatever that costs."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +88,18 @@ class Attempt:
     config: EngineConfig
     call: EntryCall
     folder: Path
+    seed: int = 0
     threads: int = 1
     gpu_ids: tuple[str, ...] = ()
     gpu_share: float = 0.0
     memory: int | None = None
-    checkpoints: bool = False
+    saving: Saving | None = None
     restore_from: Path | None = None
+    """The folder of the checkpoint that it goes on from."""
+    evaluations: int = 0
+    """How many it has behind it, with that checkpoint."""
+    seconds: float = 0.0
+    """How long it has trained already, likewise."""
 
     @property
     def log(self) -> Path:

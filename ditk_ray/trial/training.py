@@ -8,47 +8,91 @@ import numbers
 import os
 import resource
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from easydict import EasyDict
 
-from ditk_ray.config.entries import entry_arguments, entry_function_name
+from ditk_ray.config import dotted
+from ditk_ray.config.engine_config import EngineConfig
+from ditk_ray.config.entries import MAIN_ENTRY, entry_arguments, entry_function_name
+from ditk_ray.config.failure_kinds import FailureKind
+from ditk_ray.config.main_block import patched_source
 from ditk_ray.trial.channel import Channel
+from ditk_ray.trial.checkpoint_saving import CheckpointSaver
+from ditk_ray.trial.checkpoints import buffer_name, policy_name, state_name
 from ditk_ray.trial.evaluation_hook import Evaluation, install_hook, install_task_hook
-from ditk_ray.trial.files import RESULT_FILE
+from ditk_ray.trial.failures import is_divergence, kind_of_exception
+from ditk_ray.trial.files import CONFIG_FILE, RESULT_FILE
+from ditk_ray.trial.main_run import run_as_main
 from ditk_ray.trial.quick_config_save import install_quick_save
 from ditk_ray.trial.spec import Attempt
-
-CHECKPOINT_NAME = "ditk_ray_{}.pth.tar"
 
 
 def train(attempt: Attempt, channel: Channel) -> None:
     """Train one attempt to its end in this process, which is given over to it.
 
-    Sends an `evaluation` message for each evaluation, then `end` or `error`.
+    Sends an `evaluation` message for each evaluation, then `end`, `error` or `diverged`.
     """
     atexit._clear()  # those of the process this one was forked from
     _enter_folder(attempt)
     _take_resources(attempt)
-    reporter = _Reporter(channel, attempt.checkpoints)
-    install_hook(reporter)
-    install_quick_save()
+    threading.excepthook = partial(_end_with_thread, channel)
     try:
-        returned = _call_entry(attempt, reporter)
+        returned = _train(attempt, channel)
     except BaseException as error:
-        traceback.print_exc()
-        channel.send("error", message=_one_line(error))
+        with contextlib.suppress(OSError):  # the log is on a disk that may be full
+            traceback.print_exc()
+        if is_divergence(error):
+            channel.send("diverged", message=_one_line(error))
+        else:
+            channel.send("error", message=_one_line(error), failure=kind_of_exception(error))
         raise SystemExit(1) from None
     finally:
         atexit._run_exitfuncs()  # TensorBoard writers flush there
     channel.send("end", result=_result_file(attempt.folder), returned=_plain_numbers(returned))
 
 
+def _end_with_thread(channel: Channel, died: threading.ExceptHookArgs) -> None:
+    """End the training if one of its threads died for want of room or memory.
+
+    TensorBoard's writer is such a thread: without it the training would wait for ever to be
+    rid of its next number. Other threads may be there to fail.
+    """
+    with contextlib.suppress(OSError):
+        threading.__excepthook__(died)
+    error = died.exc_value or died.exc_type()
+    kind = kind_of_exception(error)
+    if kind in (FailureKind.DISK_FULL, FailureKind.OUT_OF_MEMORY):
+        channel.send("error", message=_one_line(error), failure=kind)
+        os._exit(1)
+
+
+def _train(attempt: Attempt, channel: Channel) -> Any:
+    from ditk_ray.trial.engine_parts import EngineParts  # with it comes DI-engine
+
+    parts = EngineParts(*_saved_files(attempt))
+    reporter = _Reporter(channel, attempt, CheckpointSaver(attempt, parts))
+    install_hook(reporter, parts.recall)
+    install_quick_save()
+    return _call_entry(attempt, reporter)
+
+
+def _saved_files(attempt: Attempt) -> tuple[Path | None, Path | None]:
+    if attempt.restore_from is None:
+        return None, None
+    names = (state_name(attempt.seed), buffer_name(attempt.seed))
+    state, buffer = (attempt.restore_from / name for name in names)
+    return state if state.is_file() else None, buffer if buffer.is_file() else None
+
+
 def resolve_entry(entry: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that trains."""
+    """Return the function that trains; a main block is none."""
     if not isinstance(entry, str):
         return entry
     import ding.entry
@@ -58,14 +102,26 @@ def resolve_entry(entry: str | Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _call_entry(attempt: Attempt, reporter: _Reporter) -> Any:
-    function = resolve_entry(attempt.call.entry)
-    if not isinstance(attempt.call.entry, str):
-        install_task_hook(reporter)
-    arguments = entry_arguments(attempt.call.entry, attempt.call.arguments)
+    entry = attempt.call.entry
     main, create = EasyDict(attempt.config.main), EasyDict(attempt.config.create)
     if attempt.restore_from is not None:
-        _restore(main, attempt.restore_from)
+        _restore(main, attempt)
+    if entry == MAIN_ENTRY or not isinstance(entry, str):
+        install_task_hook(reporter)
+    if entry == MAIN_ENTRY:
+        _run_main_block(replace(attempt.config, main=dotted.plain(main)))
+        return None
+    function, arguments = resolve_entry(entry), entry_arguments(entry, attempt.call.arguments)
     return function((main, create), **{key: _easy(value) for key, value in arguments.items()})
+
+
+_TITLE = "This is the file of that name in the trial's folder."
+
+
+def _run_main_block(config: EngineConfig) -> None:
+    assert config.source is not None
+    text = patched_source(config, _TITLE, is_at_home=True)
+    run_as_main(text, CONFIG_FILE, config.source)
 
 
 def _easy(value: Any) -> Any:
@@ -77,34 +133,34 @@ def _easy(value: Any) -> Any:
     return value
 
 
-def _restore(main: EasyDict, checkpoint: Path) -> None:
+def _restore(main: EasyDict, attempt: Attempt) -> None:
+    """Have DI-engine load its own file of the checkpoint, where there is one."""
+    assert attempt.restore_from is not None
+    checkpoint = attempt.restore_from / policy_name(attempt.seed)
+    if not checkpoint.is_file():
+        return
     learn = main.policy.setdefault("learn", EasyDict())
     learn.resume_training = True
     learner = learn.setdefault("learner", EasyDict())
     learner.setdefault("hook", EasyDict()).load_ckpt_before_run = str(checkpoint)
+    if (attempt.restore_from / buffer_name(attempt.seed)).is_file():
+        main.policy.random_collect_size = 0  # what it is for is in the buffer
 
 
 class _Reporter:
-    """Passes evaluations on, with a checkpoint of the policy when one is wanted."""
+    """Numbers the evaluations and passes them on, with whether what is needed was saved."""
 
-    def __init__(self, channel: Channel, checkpoints: bool) -> None:
+    def __init__(self, channel: Channel, attempt: Attempt, saver: CheckpointSaver) -> None:
         self._channel = channel
-        self._checkpoints = checkpoints
-        self._count = 0
+        self._seconds = attempt.seconds
+        self._number = attempt.evaluations
+        self._saver = saver
 
     def __call__(self, evaluation: Evaluation) -> None:
-        checkpoint = None
-        if self._checkpoints and evaluation.save_checkpoint is not None:
-            checkpoint = self._save(evaluation.save_checkpoint)
-        self._count += 1
-        self._channel.send(
-            "evaluation", metrics=evaluation.metrics, checkpoint=checkpoint and str(checkpoint)
-        )
-
-    def _save(self, save: Callable[[str], None]) -> Path | None:
-        name = CHECKPOINT_NAME.format(self._count)
-        save(name)
-        return next(Path.cwd().rglob(name), None)
+        self._number += 1
+        metrics = {**evaluation.metrics, "time": self._seconds + evaluation.metrics["time"]}
+        is_saved = self._saver.save(evaluation, self._number)
+        self._channel.send("evaluation", number=self._number, metrics=metrics, saved=is_saved)
 
 
 def _enter_folder(attempt: Attempt) -> None:
@@ -148,7 +204,8 @@ def _limit_memory(amount: int) -> None:
 
 
 def _result_file(folder: Path) -> str | None:
-    found = sorted(folder.glob(f"*/{RESULT_FILE}"), key=lambda path: path.lstat().st_mtime)
+    files = [*folder.glob(RESULT_FILE), *folder.glob(f"*/{RESULT_FILE}")]
+    found = sorted(files, key=lambda path: path.lstat().st_mtime)
     return str(found[-1]) if found else None
 
 

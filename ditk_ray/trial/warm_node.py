@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import ditk_ray
-from ditk_ray.errors import EngineMissingError
-from ditk_ray.trial.channel import STOP, Channel, Message, decode
+from ditk_ray.errors import BadConfigError, EngineMissingError, Problem
+from ditk_ray.trial.channel import CONTINUE, PAUSE, STOP, Channel, Message, decode
 from ditk_ray.trial.fork_server import ANCHOR, LOCK_NAME, PRELOAD, locked
 from ditk_ray.trial.shipping import Shipped
 
@@ -41,7 +42,7 @@ class WarmNode:
 
     def __init__(self, key: str | None = None) -> None:
         self.key = key or uuid.uuid4().hex[:12]
-        self._folder = _runtime_folder() / self.key
+        self._folder = runtime_folder() / self.key
         self._anchor: Connection | None = None
         self._joining = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
@@ -105,7 +106,6 @@ class WarmNode:
         return self._folder / "socket"
 
     def _ensure_running(self) -> None:
-        self._folder.parent.mkdir(mode=0o700, exist_ok=True)
         with locked(self._folder.parent / LOCK_NAME):
             with contextlib.suppress(OSError):
                 _open(self._socket).close()
@@ -138,45 +138,74 @@ class WarmNode:
 
 
 class NodeProcess:
-    """A running job: its messages, and the means to end it with all below it."""
+    """A running job: its messages, and the means to pause it and to end it with all below it."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.exit_code: int | None = None
+        """Once it has ended; a negative one is the signal that ended it."""
+        self.grown = 0
+        """By how many bytes it had grown since its fork, at most, when it has ended."""
+        self.has_ended = False
         self._stopped = False
 
     def receive(self) -> Message | None:
         """Return the next message, waiting for it; None once the job has ended.
 
-        A negative `exit_code` is the signal that ended the job.
+        Without an `exit_code` then, nobody knows how: its keeper was killed, too.
         """
-        while self.exit_code is None:
+        while not self.has_ended:
             try:
                 message = decode(self.connection.recv_bytes())
             except (EOFError, OSError):
-                self.exit_code = -9  # the keeper itself was killed
+                self.has_ended = True
                 break
             if message["kind"] != "exit":
                 return message
+            self.has_ended = True
             self.exit_code = int(message["code"])
+            self.grown = int(message["grown"])
         return None
+
+    def pause(self) -> None:
+        """Have the job stand still, with all below it."""
+        self._send(PAUSE)
+
+    def resume(self) -> None:
+        """Have it go on."""
+        self._send(CONTINUE)
 
     def stop(self) -> None:
         """End the job and wait until nothing of it is left."""
-        if self.exit_code is None and not self._stopped:
+        if not self.has_ended and not self._stopped:
             self._stopped = True
-            with contextlib.suppress(OSError):
-                self.connection.send_bytes(STOP)
+            self._send(STOP)
         while self.receive() is not None:
             pass
         self.connection.close()
 
+    def _send(self, order: bytes) -> None:
+        with contextlib.suppress(OSError):  # it has just ended, which `receive` will tell
+            self.connection.send_bytes(order)
 
-def _runtime_folder() -> Path:
-    folder = Path(tempfile.gettempdir())
-    if len(str(folder)) > _LONGEST_FOLDER:
-        folder = Path("/tmp")
-    return folder / f"ditk_ray-{os.getuid()}"
+
+def runtime_folder() -> Path:
+    """Return the folder of this user on this machine for what runs at the moment; makes it.
+
+    Raises `BadConfigError` if others can write there: they could have us run what they like.
+    """
+    above = Path(tempfile.gettempdir())
+    if len(str(above)) > _LONGEST_FOLDER:
+        above = Path("/tmp")
+    folder = above / f"ditk_ray-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    if not is_own or found.st_mode & 0o022:
+        what = "belongs to somebody else, or others can write to it"
+        raise BadConfigError(Problem(str(folder), what, "remove it, or set TMPDIR"))
+    return folder
 
 
 def _open(path: Path) -> Connection:

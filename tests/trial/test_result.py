@@ -204,13 +204,13 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path):
 
 def test_nothing_is_left_open(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = set(Path("/proc/self/fd").iterdir())
 
     for path in (pickled(tmp_path, 1), tmp_path, tmp_path / "pipe"):
         with contextlib.suppress(UnreadableResultError):
             read_result(path)
 
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert set(Path("/proc/self/fd").iterdir()) <= before
 
 
 def test_a_reason_that_quotes_the_pickle_is_short_and_harmless_on_a_terminal(tmp_path):

@@ -13,7 +13,7 @@ from ditk_ray.config.engine_config import load_engine_config
 from ditk_ray.config.resources import TrialResources
 from ditk_ray.errors import TrialFailedError, TrialTimeoutError
 from ditk_ray.trial.report_keys import ENDED, RESULT
-from ditk_ray.trial.serial_run import SerialRun, checkpoint_name
+from ditk_ray.trial.serial_run import SerialRun
 from tests.processes import processes_in, wait_until
 from tests.trial import experiments
 from tests.trial.experiments import make_plan
@@ -103,23 +103,6 @@ def test_several_seeds_are_one_trial_scored_by_their_mean(warm, tmp_path):
     assert [value["env_step"] for value in reports[-1][RESULT]]
     assert (tmp_path / "trial/attempt_0/seed_3/log.txt").exists()
     assert (tmp_path / "trial/result_seed_5.pkl").exists()
-
-
-def test_a_restored_attempt_goes_on_with_its_counters(warm, tmp_path):
-    plan = make_plan(tmp_path, checkpoints=True, limits={"max_env_step": 400})
-    first = SerialRun(plan, {}, tmp_path / "trial", warm)
-    reports = run_to_end(first)
-    saved = tmp_path / "saved"
-    saved.mkdir()
-    for seed, path in first.checkpoints().items():
-        path.rename(saved / checkpoint_name(seed))
-    again = SerialRun(plan, {}, tmp_path / "trial", warm, restore_from=saved)
-    try:
-        went_on = again.next_report()
-    finally:
-        again.close()
-    assert went_on["train_iter"] == reports[-1]["train_iter"] > 0
-    assert went_on["env_step"] == reports[-1]["env_step"] > 0
 
 
 def test_threads_gpus_and_cuda_follow_the_resources(warm, tmp_path):
