@@ -85,4 +85,5 @@ def test_nothing_is_left_open() -> None:
     with pytest.raises(CommandFailedError):
         run_bounded(["sleep", "100"], 100, 0.1)
 
-    assert set(Path("/proc/self/fd").iterdir()) == before
+    # Others in this process may close what is theirs meanwhile.
+    assert set(Path("/proc/self/fd").iterdir()) <= before
