@@ -1,0 +1,1 @@
+"""Ray clusters on Kubernetes: making, finding, reaching and deleting what KubeRay runs."""

@@ -1,0 +1,111 @@
+"""The file of known clusters."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from ditk_ray.cluster.jobs.cluster_choice import all_clusters, choose_clusters
+from ditk_ray.cluster.jobs.cluster_file import (
+    KnownCluster,
+    chosen_clusters,
+    forget_clusters,
+    read_clusters,
+    write_clusters,
+)
+from ditk_ray.errors import BadConfigError
+
+LAB = KnownCluster("lab", "http://10.0.0.7:8265")
+GKE = KnownCluster("gke", "https://ray.example.org")
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / ".cluster_config"
+
+
+def test_names_and_addresses_are_read_as_isaac_lab_writes_them(file):
+    file.write_text(
+        "# mine\n\nname: lab address: http://10.0.0.7:8265\n"
+        "name: gke address: https://ray.example.org/ num_gpu: 8\n"
+    )
+    assert read_clusters(file) == [LAB, GKE]
+
+
+def test_without_a_file_there_are_no_clusters(file):
+    assert read_clusters(file) == []
+
+
+def test_every_line_that_is_wrong_is_told_with_its_number(file):
+    file.write_text(
+        "lab http://10.0.0.7:8265\nname: a/b address: http://h:1\nname: c address: h:1\n"
+        "name: d\nname: e address: http://h:1\nname: e address: http://h:2\n"
+    )
+    with pytest.raises(BadConfigError) as told:
+        read_clusters(file)
+
+    lines = [problem.where.rpartition(" ")[2] for problem in told.value.problems]
+    assert lines == ["1", "2", "3", "4", "6"]
+    assert "name: NAME address: http://HOST:PORT" in str(told.value)
+
+
+def test_writing_keeps_other_lines_and_replaces_a_cluster_in_its_place(file):
+    file.write_text("# mine\nname: lab address: http://old:1\nname: x address: http://x:1\n")
+
+    write_clusters(file, [GKE, LAB])
+
+    assert file.read_text() == (
+        "# mine\nname: lab address: http://10.0.0.7:8265\nname: x address: http://x:1\n"
+        "name: gke address: https://ray.example.org\n"
+    )
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [item.name for item in file.parent.iterdir()] == [file.name]
+
+
+def test_what_was_written_can_be_forgotten(file):
+    write_clusters(file, [LAB, GKE])
+    forget_clusters(file, {"lab"})
+    assert read_clusters(file) == [GKE]
+
+
+def test_a_link_to_the_file_stays_a_link(file, tmp_path):
+    (tmp_path / "dotfiles").touch()
+    file.symlink_to(tmp_path / "dotfiles")
+    write_clusters(file, [LAB])
+    assert file.is_symlink()
+    assert read_clusters(tmp_path / "dotfiles") == [LAB]
+
+
+def test_an_unknown_name_is_told_with_those_like_it():
+    with pytest.raises(BadConfigError, match="did you mean 'lab'"):
+        chosen_clusters([LAB, GKE], ["lap"])
+
+
+class TestWhichClustersAreMeant:
+    def test_given_ones_by_name_and_by_address(self, file):
+        write_clusters(file, [LAB, GKE])
+        chosen = choose_clusters(["gke"], [LAB.address + "/", "http://h:1"], file, False)
+        assert chosen == [GKE, LAB, KnownCluster("h:1", "http://h:1")]
+
+    def test_the_address_of_the_environment_comes_before_the_file(self, file, monkeypatch):
+        write_clusters(file, [LAB])
+        monkeypatch.setenv("RAY_ADDRESS", "http://h:1")
+        assert choose_clusters([], [], file, False) == [KnownCluster("h:1", "http://h:1")]
+        monkeypatch.setenv("RAY_ADDRESS", "10.0.0.7:6379")  # of no use for sending jobs
+        assert choose_clusters([], [], file, False) == [LAB]
+
+    def test_of_several_clusters_one_has_to_be_chosen_for_one_job(self, file):
+        write_clusters(file, [LAB, GKE])
+        assert choose_clusters([], [], file, True) == [LAB, GKE]
+        with pytest.raises(BadConfigError, match="choose one of lab, gke"):
+            choose_clusters([], [], file, False)
+
+    def test_without_any_it_is_this_machine(self, file):
+        (only,) = all_clusters([], [], file)
+        assert only.address == "http://127.0.0.1:8265"
+
+    @pytest.mark.parametrize("address", ["h:8265", "ray://h:10001", "http://"])
+    def test_an_address_that_is_none_of_a_dashboard_is_refused(self, file, address):
+        with pytest.raises(BadConfigError, match="write http://HOST:8265"):
+            choose_clusters([], [address], file, False)
