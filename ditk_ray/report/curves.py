@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ditk_ray.report.values import is_number
-from ditk_ray.trial.report_keys import ENDED
+from ditk_ray.tracking.trial_metrics import before, by_attempt, read_metrics
+from ditk_ray.trial.json_lines import Row
 
 _SEED = re.compile(r"eval_value_seed_(\d+)")
 
@@ -38,27 +38,39 @@ class Curve:
         return sum(score is not None for score in self.scores)
 
 
-def read_curve(file: Path, metric: str) -> Curve:
-    """Read a trial's evaluations; one that has none has an empty curve."""
-    rows: list[dict[str, Any]] = []
-    seconds, attempts, last = 0.0, 0, 0.0
-    for row in _evaluations(file):
-        now = row["time"] if is_number(row.get("time")) else last
-        if now < last:  # the clock of another attempt
-            seconds += last
-            rows.append({})
-        if now < last or not rows:
-            attempts += 1
-        last = now
-        rows.append(row)
+def read_curve(folder: Path, metric: str) -> Curve:
+    """Read the evaluations of the trial in this folder; one that has none has an empty curve."""
+    attempts = by_attempt(read_metrics(folder))
+    rows = [row for attempt in attempts for row in ({}, *attempt)][1:]
     seeds = {match[1]: name for name in _names(rows) if (match := _SEED.fullmatch(name))}
     return Curve(
         _column(rows, "env_step"),
         _column(rows, metric),
         {seed: _column(rows, name) for seed, name in seeds.items()},
-        seconds + last,
-        attempts,
+        _seconds(attempts),
+        len(attempts),
     )
+
+
+def _seconds(attempts: Sequence[Sequence[Row]]) -> float:
+    """Return how long all attempts trained.
+
+    One that goes on from a checkpoint goes on with the clock of the attempt that wrote it;
+    one that begins anew has a new clock.
+    """
+    seconds = 0.0
+    progress: list[Row] = []
+    for attempt in attempts:
+        kept = before(progress, attempt[0])
+        reached = max((_time(row) for row in kept), default=0.0)
+        begun = reached if _time(attempt[0]) >= reached else 0.0
+        seconds += max(_time(row) for row in attempt) - begun
+        progress = [*kept, *attempt]
+    return seconds
+
+
+def _time(row: Mapping[str, Any]) -> float:
+    return row["time"] if is_number(row.get("time")) else 0.0
 
 
 def thinned(scores: Sequence[float | None], limit: int) -> list[int]:
@@ -85,28 +97,3 @@ def _column(rows: Sequence[Mapping[str, Any]], name: str) -> Numbers:
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted({name for row in rows for name in row})
-
-
-def _evaluations(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield a trial's evaluations once each: the line that ends it repeats the last one."""
-    last: dict[str, Any] = {}
-    for line in _lines(file):
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # the end of a file that is being written
-        if not isinstance(row, dict) or (ENDED in row and _told(row) == last):
-            continue
-        yield row
-        last = row
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-
-
-def _told(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if not name.startswith("ditk_ray_")}

@@ -19,7 +19,6 @@ from ditk_ray.tracking.record import (
     TrialState,
     read_record,
 )
-from ditk_ray.trial.files import METRICS_FILE
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,10 @@ class TrialData:
     score: float | None
     curve: Curve
     seconds: float
+    objectives: tuple[float, ...] = ()
+    """The values of all objectives at its best evaluation; none if one is missing."""
+    is_pareto: bool = False
+    """Whether no other trial beats it in all of several objectives."""
 
     @property
     def id(self) -> str:
@@ -82,6 +85,11 @@ class SweepData:
         return next((trial for trial in self.trials if trial.record is best), None)
 
     @property
+    def pareto(self) -> list[TrialData]:
+        """The trials that none beats in all objectives, if there are several; the best first."""
+        return [trial for trial in self.ranked if trial.is_pareto]
+
+    @property
     def scored(self) -> list[TrialData]:
         """The trials with a score, in the record's order."""
         return [trial for trial in self.trials if trial.score is not None]
@@ -109,16 +117,24 @@ def gather(folder: Path) -> SweepData:
     record = read_record(folder)
     seen = datetime.fromtimestamp((folder / RECORD_FILE).stat().st_mtime, UTC)
     until = record.ended or seen.isoformat()
+    pareto = {trial.id for trial in record.pareto_set()}
     trials = [
-        _trial(record, index, trial, until) for index, trial in enumerate(record.trials.values())
+        _trial(record, index, trial, until, trial.id in pareto)
+        for index, trial in enumerate(record.trials.values())
     ]
     axes = build_axes((trial.record.params for trial in trials), record.job.get("space") or {})
     return SweepData(record, folder, seen, trials, axes)
 
 
-def _trial(record: SweepRecord, index: int, trial: TrialRecord, until: str) -> TrialData:
-    curve = read_curve(Path(trial.dir) / METRICS_FILE, record.metric)
-    return TrialData(index, trial, record.score(trial), curve, _seconds(trial, curve, until))
+def _trial(
+    record: SweepRecord, index: int, trial: TrialRecord, until: str, is_pareto: bool
+) -> TrialData:
+    curve = read_curve(Path(trial.dir), record.metric)
+    seconds = _seconds(trial, curve, until)
+    values = tuple(trial.best_metrics.get(item.metric) for item in record.objectives)
+    known = tuple(value for value in values if is_number(value))
+    objectives = known if len(known) == len(values) else ()
+    return TrialData(index, trial, record.score(trial), curve, seconds, objectives, is_pareto)
 
 
 def _seconds(trial: TrialRecord, curve: Curve, until: str) -> float:

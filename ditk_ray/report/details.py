@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ditk_ray.config.objectives import show_objectives
 from ditk_ray.config.parameter_text import show_description
 from ditk_ray.config.quantities import show_bytes, show_seconds
 from ditk_ray.report.data import SweepData
@@ -22,7 +23,7 @@ def job_rows(sweep: SweepData) -> Rows:
         ("config", job.get("config")),
         ("entry", job.get("entry")),
         ("backend", job.get("backend")),
-        ("optimised", f"{sweep.record.mode} {sweep.record.metric}"),
+        ("optimised", show_objectives(sweep.record.objectives)),
         ("samples", job.get("num_samples")),
         ("steps of a trial", _maximum(job.get("max_env_step"))),
         ("iterations of a trial", _maximum(job.get("max_train_iter"))),

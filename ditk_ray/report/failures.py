@@ -40,6 +40,22 @@ def failures(sweep: SweepData) -> list[Failure]:
     return [_failure(error, found, place < SHOWN) for place, (error, found) in enumerate(ordered)]
 
 
+def retried_rows(sweep: SweepData) -> list[tuple[str, str]]:
+    """Return what failed attempts were tried again for, with how many and of which trials."""
+    found: dict[str, list[str]] = {}
+    for trial in sweep.trials:
+        record = trial.record
+        for failure in record.failures[:-1] if record.error else record.failures:
+            found.setdefault(failure["kind"], []).append(trial.id)
+    return [(kind, _attempts(trials)) for kind, trials in sorted(found.items())]
+
+
+def _attempts(trials: Sequence[str]) -> str:
+    each = list(dict.fromkeys(trials))
+    shown = ", ".join(each[:SHOWN]) + (", ..." if len(each) > SHOWN else "")
+    return f"{len(trials)} attempt{'s' if len(trials) > 1 else ''}: {shown}"
+
+
 def _failure(error: str, found: Sequence[tuple[TrialData, Path | None]], has_log: bool) -> Failure:
     log = found[0][1] if has_log else None
     lines = [_ESCAPES.sub("", line).rstrip() for line in tail(log, LINES)] if log else []

@@ -10,9 +10,8 @@ from ditk_ray.tracking.record import SweepStatus, TrialState
 
 def headline(sweep: SweepData) -> str:
     """Say how many trials took how long, which is the best, and what went wrong."""
-    return " ".join(
-        part for part in (f"{_course(sweep)}: {_outcome(sweep)}.", _failed(sweep)) if part
-    )
+    parts = (f"{_course(sweep)}: {_outcome(sweep)}.", _pareto(sweep), _failed(sweep))
+    return " ".join(part for part in parts if part)
 
 
 def _course(sweep: SweepData) -> str:
@@ -22,7 +21,8 @@ def _course(sweep: SweepData) -> str:
         return f"Still running{took and f' after {took}'}, {_ended(sweep)} of {trials} ended"
     if sweep.record.status is SweepStatus.INTERRUPTED:
         return f"Interrupted{took and f' after {took}'}, {_ended(sweep)} of {trials} ended"
-    return f"{trials}{took and f' in {took}'}"
+    why = f", ended by {sweep.record.why}" if sweep.record.why else ""
+    return f"{trials}{took and f' in {took}'}{why}"
 
 
 def _ended(sweep: SweepData) -> int:
@@ -43,6 +43,13 @@ def _outcome(sweep: SweepData) -> str:
         return f"{best.id} {reached}"
     so_far = " so far" if sweep.is_running else ""
     return f"the best{so_far}, {best.id}, {reached}"
+
+
+def _pareto(sweep: SweepData) -> str:
+    if not sweep.pareto:
+        return ""
+    verb = "is" if len(sweep.pareto) == 1 else "are"
+    return f"{count(len(sweep.pareto), 'trial')} {verb} in the Pareto set."
 
 
 def _failed(sweep: SweepData) -> str:

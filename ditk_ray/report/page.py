@@ -19,16 +19,17 @@ from ditk_ray.report.charts.drawn import notes_on_points
 from ditk_ray.report.charts.history import history
 from ditk_ray.report.charts.importances import caption, importance_chart
 from ditk_ray.report.charts.learning_curves import learning_curves
+from ditk_ray.report.charts.objectives import objectives_chart
 from ditk_ray.report.charts.parallel import parallel
 from ditk_ray.report.charts.parameters import parameter_charts
 from ditk_ray.report.data import SweepData, TrialData, gather
 from ditk_ray.report.details import job_rows, space_rows
 from ditk_ray.report.facts import facts, usage_rows
-from ditk_ray.report.failures import failures
+from ditk_ray.report.failures import failures, retried_rows
 from ditk_ray.report.headline import headline
 from ditk_ray.report.importance import importances
 from ditk_ray.report.provenance import provenance_rows
-from ditk_ray.report.table import build_table
+from ditk_ray.report.table import build_pareto_table, build_table
 from ditk_ray.report.usage import measure
 from ditk_ray.report.values import for_plotly, script_json, show
 from ditk_ray.tracking.artifacts import BEST_CONFIG_FILE, REPORT_FILE
@@ -62,6 +63,7 @@ def render_page(sweep: SweepData) -> str:
     labels = short_names(axis.name for axis in sweep.axes)
     usage = measure(sweep)
     charts = {
+        "objectives": objectives_chart(sweep),
         "curves": learning_curves(sweep),
         "history": history(sweep),
         "importances": importance_chart(found, labels),
@@ -80,7 +82,9 @@ def render_page(sweep: SweepData) -> str:
         importance_text=caption(found, labels),
         notes=notes_on_points(sweep),
         table=build_table(sweep),
+        pareto=build_pareto_table(sweep),
         failures=failures(sweep),
+        retried_rows=retried_rows(sweep),
         usage=usage,
         usage_rows=usage_rows(sweep, usage),
         job=job_rows(sweep),

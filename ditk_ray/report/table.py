@@ -66,6 +66,22 @@ def build_table(sweep: SweepData) -> Table:
     return Table([column for column, _ in fields], rows)
 
 
+def build_pareto_table(sweep: SweepData) -> Table | None:
+    """Put the table of the Pareto set together; None if there is only one objective."""
+    if not sweep.record.more_objectives:
+        return None
+    objectives = enumerate(sweep.record.objectives)
+    fields = [_objective_field(place, item.metric) for place, item in objectives]
+    fields += _parameter_fields(sweep)
+    rows = [Row(trial, [cell(trial) for _, cell in fields]) for trial in sweep.pareto]
+    return Table([column for column, _ in fields], rows)
+
+
+def _objective_field(place: int, metric: str) -> _Field:
+    column = Column(metric, "", True)
+    return column, lambda trial: _cell(trial.objectives[place] if trial.objectives else None)
+
+
 def _outcome_fields(sweep: SweepData) -> list[_Field]:
     return [
         (Column(f"best {sweep.record.metric}", "", True), lambda trial: _cell(trial.score)),
@@ -76,11 +92,13 @@ def _outcome_fields(sweep: SweepData) -> list[_Field]:
 
 
 def _place_fields(sweep: SweepData) -> list[_Field]:
-    """Return where and how often a trial ran, if that tells trials apart."""
+    """Return where and how often a trial ran and what ended it, if that tells trials apart."""
     fields: list[_Field] = []
     if any(trial.record.attempt for trial in sweep.trials):
         column = Column("attempts", "", True)
         fields.append((column, lambda trial: _cell(trial.record.attempt + 1)))
+    if any(trial.record.why for trial in sweep.trials):
+        fields.append((Column("ended by", "", False), lambda trial: _cell(trial.record.why)))
     if len({trial.record.node for trial in sweep.trials if trial.record.node}) > 1:
         fields.append((Column("node", "", False), lambda trial: _cell(trial.record.node)))
     return fields

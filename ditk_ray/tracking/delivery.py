@@ -19,13 +19,8 @@ from ditk_ray.tracking.artifacts import (
     trial_artifacts,
 )
 from ditk_ray.tracking.delivery_state import DeliveryState, read_state, write_state
-from ditk_ray.tracking.journal import (
-    TRACKING_FOLDER,
-    Event,
-    journal_path,
-    read_chunk,
-    read_events,
-)
+from ditk_ray.tracking.event_log import Event, read_chunk
+from ditk_ray.tracking.journal import TRACKING_FOLDER, journal_path, read_events
 from ditk_ray.tracking.run_store import RunStore, is_refused, params_of, tags_of
 from ditk_ray.tracking.store import resolved_uri
 from ditk_ray.tracking.updates import PARENT, RunUpdate, UpdateCollector

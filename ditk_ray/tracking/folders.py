@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ditk_ray.config.nearest import nearest_names
+from ditk_ray.config.storage import default_storage
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.tracking.record import RECORD_FILE, SweepRecord, TrialRecord
 
@@ -15,9 +16,6 @@ BEST = "best"
 
 _NAMES_SHOWN = 5
 _TRIAL_PREFIX = "trial_"
-
-DEFAULT_STORAGE = Path("ditk_ray_results")
-"""Where sweeps are kept unless another folder is given."""
 
 
 def find_sweep(given: str, storage: Path) -> Path:
@@ -119,7 +117,7 @@ def _some(names: Sequence[str]) -> str:
 
 def sweep_to_type(folder: Path) -> str:
     """Return what to give a command for the sweep: its name, where that is enough."""
-    if folder.parent == DEFAULT_STORAGE.resolve():
+    if folder.parent == default_storage().resolve():
         return shlex.quote(folder.name)
     try:
         return shlex.quote(str(folder.relative_to(Path.cwd())))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ditk_ray.tracking.log_reading import tail_start
 from ditk_ray.tracking.record import TrialRecord
 
 TAIL_LINES = 12
@@ -13,11 +14,11 @@ _LOG = re.compile(r" \[log: (.*)\]$")
 
 
 def tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
-    """Return the end of a log, read from its end: logs grow large."""
+    """Return the last lines of a log; of very long ones only the end."""
     try:
         with log.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            least = file.seek(0, 2) - _TAIL_BYTES
+            file.seek(max(tail_start(log, lines), least))
             return file.read().decode(errors="replace").splitlines()[-lines:]
     except OSError:
         return []

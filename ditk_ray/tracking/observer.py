@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,10 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.result import AUTO_RESULT_KEYS, HOSTNAME, TRAINING_ITERATION
 
+from ditk_ray.config.failure_kinds import FailureKind
 from ditk_ray.config.space import SearchSpace
+from ditk_ray.errors import NeedsMemoryError
+from ditk_ray.search.stoppers import RuleStopper
 from ditk_ray.tracking.record import (
     RECORD_FILE,
     SweepRecord,
@@ -23,7 +27,8 @@ from ditk_ray.tracking.record import (
     now,
     write_record,
 )
-from ditk_ray.trial.report_keys import ATTEMPT, ENDED, RESULT
+from ditk_ray.trial.failure_log import Failure, FailureLog
+from ditk_ray.trial.report_keys import ATTEMPT, ENDED, FAILURE, FAILURES, RESULT, SAVED
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +36,7 @@ REFRESH_SECONDS = 1.0
 """How old `sweep.json` may be."""
 
 _TUNE_KEYS = {*AUTO_RESULT_KEYS, "config", "done", "experiment_tag", "timestamp", "trial_id"}
-_NO_METRICS = {*_TUNE_KEYS, ATTEMPT, ENDED, RESULT}
+_NO_METRICS = {*_TUNE_KEYS, ATTEMPT, ENDED, FAILURE, FAILURES, RESULT, SAVED}
 _LIVE_STATES = {
     Trial.PENDING: TrialState.PENDING,
     Trial.RUNNING: TrialState.RUNNING,
@@ -40,7 +45,9 @@ _LIVE_STATES = {
 _END_STATES = {
     "training": TrialState.SUCCEEDED,
     "nan": TrialState.PRUNED,
+    "failed": TrialState.FAILED,
 }
+_WHYS = {"time": "its time was over", "cancelled": "cancelled"}
 
 
 class SweepListener(Protocol):
@@ -71,32 +78,51 @@ class SweepObserver(Callback):
         folder: Path,
         space: SearchSpace,
         listeners: Sequence[SweepListener] = (),
-        check: Callable[[dict[str, Any]], None] = lambda result: None,
+        stopper: RuleStopper | None = None,
     ) -> None:
         self.record = record
         self._folder = folder
         self._space = space
         self._listeners = list(listeners)
-        self._check = check
+        self._stopper = stopper
+        self._check: Callable[[dict[str, Any]], None] = lambda result: None
+        self._note_end: Callable[[TrialRecord], None] = lambda trial: None
         self._last_trials: Sequence[Trial] = ()
         self._running: dict[str, Trial] = {}
         self._next_refresh = 0.0
         self._has_warned = False
         self._failed: set[str] = set()
+        self._is_suspended = False
+        self._worked_before = record.worked_seconds
+        self._begun = time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to this process: Tune saves its callbacks with its state."""
-        return {**vars(self), "_listeners": [], "_check": None, "_last_trials": (), "_running": {}}
+        gone: dict[str, Any] = {"_listeners": [], "_last_trials": (), "_running": {}}
+        return {**vars(self), **gone, "_check": None, "_note_end": None, "_stopper": None}
+
+    def watch(
+        self, check: Callable[[dict[str, Any]], None], note_end: Callable[[TrialRecord], None]
+    ) -> None:
+        """Have each result checked, and each end of a trial noted, before anybody is told."""
+        self._check = check
+        self._note_end = note_end
 
     def begin(self) -> None:
         """Write the first record and tell the listeners."""
-        self.record.started = now()
+        self.record.started = self.record.started or now()
+        self._begun = time.monotonic()
         write_record(self.record, self._folder)  # a disk that is full already is an error
         self._tell(lambda listener: listener.started(self.record))
 
-    def settle(self, status: SweepStatus) -> None:
+    def suspend(self) -> None:
+        """Know that the sweep is being interrupted: trials that Tune ends now are not over."""
+        self._is_suspended = True
+
+    def settle(self, status: SweepStatus, why: str | None = None) -> None:
         """Write the last record: what did not end is where a later run would go on."""
         self._sync()
+        self.record.why = why or (self._stopper.why if self._stopper else None)
         for trial in self.record.trials.values():
             if trial.state is TrialState.RUNNING:
                 trial.state = TrialState.PAUSED
@@ -137,8 +163,12 @@ class SweepObserver(Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **i: Any
     ) -> None:
         """Take a trial's metrics."""
-        self._check(result)
         record = self._record_of(trial)
+        record.failures = result.get(FAILURES, record.failures)
+        if FAILURE in result:  # it has no metrics
+            record.error = result[FAILURE]["error"]
+            return
+        self._check(result)
         self.record.add_report(record, own_metrics(result))
         record.result = result.get(RESULT, record.result)
         record.attempt = result.get(ATTEMPT, record.attempt)
@@ -151,17 +181,38 @@ class SweepObserver(Callback):
         """Note how a trial ended that did not fail."""
         ended = (trial.last_result or {}).get(ENDED)
         state = _END_STATES.get(str(ended), TrialState.STOPPED)
-        self._set_state(self._record_of(trial), state)
+        record = self._record_of(trial)
+        if state is TrialState.STOPPED:
+            record.why = _WHYS.get(str(ended)) or self._reason(trial)
+        self._set_state(record, state)
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **i: Any) -> None:
-        """Note that a trial failed and is tried again."""
-        self._set_state(self._record_of(trial), TrialState.PENDING)
+        """Note that a trial was lost and is tried again."""
+        record = self._record_of(trial)
+        self._note_lost(record, trial)
+        self._set_state(record, TrialState.PENDING)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **i: Any) -> None:
         """Note why a trial failed."""
         record = self._record_of(trial)
-        record.error = _error_of(trial)
+        self._note_lost(record, trial)
+        record.error = error_of(trial)
         self._set_state(record, TrialState.FAILED)
+
+    def _reason(self, trial: Trial) -> str | None:
+        """Return the rule that ended a trial, if one did and not a scheduler."""
+        return self._stopper.reason(trial.trial_id) if self._stopper else None
+
+    def _note_lost(self, record: TrialRecord, trial: Trial) -> None:
+        """Keep what Tune itself saw fail, an actor or a node, with the trial's own failures."""
+        folder = Path(record.dir)
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)  # it may not have come that far
+        log = FailureLog(folder)
+        if not isinstance(pickled_error(trial), NeedsMemoryError):  # which the trial has noted
+            where = record.node or "unknown"
+            log.add(Failure(FailureKind.LOST, error_of(trial), record.attempt, node=where))
+        record.failures = [failure.as_dict() for failure in log.failures]
 
     def _record_of(self, trial: Trial) -> TrialRecord:
         name = str(trial)
@@ -176,6 +227,8 @@ class SweepObserver(Callback):
             return
         record.state = state
         record.ended = now() if state.is_final else None
+        if state.is_final:
+            self._note_end(record)
         self._tell(lambda listener: listener.changed(self.record, record))
 
     def _tell(self, call: Callable[[SweepListener], None]) -> None:
@@ -191,6 +244,7 @@ class SweepObserver(Callback):
 
     def _write(self) -> None:
         """Write the record; a disk that is full for a while must not end the sweep."""
+        self.record.worked_seconds = self._worked_before + time.monotonic() - self._begun
         try:
             write_record(self.record, self._folder)
         except OSError as error:
@@ -203,7 +257,10 @@ class SweepObserver(Callback):
         for name, trial in list(self._running.items()):
             if trial.status != Trial.RUNNING:
                 del self._running[name]
+            if self._is_suspended:
+                continue
             if trial.status == Trial.TERMINATED and not self.record.trials[name].state.is_final:
+                self.record.trials[name].why = self._stopper.why if self._stopper else None
                 self._set_state(self.record.trials[name], TrialState.STOPPED)
 
     def _sync(self) -> None:
@@ -220,11 +277,17 @@ def own_metrics(result: dict[str, Any]) -> dict[str, Any]:
     return kept | {TRAINING_ITERATION: result.get(TRAINING_ITERATION)}
 
 
-def _error_of(trial: Trial) -> str:
+def pickled_error(trial: Trial) -> BaseException | None:
+    """Return a trial's last error that reached Tune, as it was raised."""
     # Tune has written it beside its own state on this host, and not yet elsewhere.
     file = trial.pickled_error_file
     error = cloudpickle.loads(Path(file).read_bytes()) if file else None
-    cause = getattr(error, "cause", None) or error
+    return getattr(error, "cause", None) or error
+
+
+def error_of(trial: Trial) -> str:
+    """Return, in a line, what Tune says of a trial's last error."""
+    cause = pickled_error(trial)
     text = str(cause).strip() if cause is not None else "unknown error"
     # A lost actor explains itself over many lines; its first says it.
     return text.splitlines()[0] if text else type(cause).__name__

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ditk_ray.config.jsonable import json_text
+from ditk_ray.config.objectives import Mode, Objective
 from ditk_ray.config.whole_file import write_whole
 from ditk_ray.errors import BadConfigError, Problem
+from ditk_ray.tracking.pareto import pareto_set
 
 VERSION = 1
 RECORD_FILE = "sweep.json"
@@ -62,6 +64,8 @@ class TrialRecord:
     best_metrics: dict[str, Any] = field(default_factory=dict)
     dir: str = ""
     error: str | None = None
+    why: str | None = None
+    """What ended it early: a rule such as `plateau(eval_value, 5)`, if one did."""
     result: Any = None
     reports: int = 0
     attempt: int = 0
@@ -70,6 +74,11 @@ class TrialRecord:
     ended: str | None = None
     changes: list[dict[str, Any]] = field(default_factory=list)
     """What a scheduler made of `params` on the way: `{env_step, params}`, oldest first."""
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    """The attempts that failed: `{attempt, kind, error, log, time, node}`, oldest first."""
+    priority: int = 0
+    is_held: bool = False
+    """Whether a person has paused it."""
 
     def set_params(self, params: dict[str, Any]) -> bool:
         """Take the parameters it goes on with; say whether a scheduler has changed them."""
@@ -88,14 +97,29 @@ class SweepRecord:
 
     name: str
     metric: str
-    mode: str
+    mode: Mode
     status: SweepStatus = SweepStatus.RUNNING
     started: str = ""
     ended: str | None = None
     job: dict[str, Any] = field(default_factory=dict)
     """What was asked for: the `JobCfg` and its space as plain data."""
     trials: dict[str, TrialRecord] = field(default_factory=dict)
+    worked_seconds: float = 0.0
+    """How long processes have worked on it, all together."""
+    more_objectives: tuple[Objective, ...] = ()
+    """Those besides `metric` and `mode`, which are the first."""
+    why: str | None = None
+    """The rule that ended it before its trials were done, if one did."""
     _texts: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """All that is optimised; the first one chooses the best trial."""
+        return Objective(self.metric, self.mode), *self.more_objectives
+
+    def pareto_set(self) -> list[TrialRecord]:
+        """Return the trials that none beats in every objective; none if there is only one."""
+        return pareto_set(self) if self.more_objectives else []
 
     def add_report(self, trial: TrialRecord, metrics: dict[str, Any]) -> None:
         """Take a trial's newest metrics, and remember its best ones."""
@@ -152,17 +176,22 @@ class SweepRecord:
 
     def _outline(self) -> dict[str, Any]:
         best = self.best()
+        pareto = [trial.id for trial in self.pareto_set()]
         return {
             "version": VERSION,
             "name": self.name,
             "status": self.status,
+            "why": self.why,
             "metric": self.metric,
             "mode": self.mode,
+            "objectives": [vars(objective) for objective in self.objectives],
             "started": self.started,
             "ended": self.ended,
+            "worked_seconds": round(self.worked_seconds, 1),
             "counts": {state: number for state, number in self.counts().items() if number},
             "job": self.job,
             "best": best and {**vars(best), "score": self.score(best)},
+            **({"pareto": pareto} if self.more_objectives else {}),
         }
 
 
@@ -187,15 +216,27 @@ def read_record(folder: Path) -> SweepRecord:
 
 
 def _from_dict(data: Mapping[str, Any], folder: Path) -> SweepRecord:
-    known = {item.name for item in fields(TrialRecord)}
-    trials = {}
-    for row in data["trials"]:
-        values = {key: value for key, value in row.items() if key in known}
-        values |= {"state": TrialState(row["state"]), "dir": str(folder / row["id"])}
-        trials[row["id"]] = TrialRecord(**values)
+    trials = {row["id"]: trial_from_dict(row, folder) for row in data["trials"]}
     status = SweepStatus(data["status"])
     plain = {key: data[key] for key in ("name", "metric", "mode", "started", "ended")}
-    return SweepRecord(**plain, status=status, job=data.get("job", {}), trials=trials)
+    more = tuple(Objective(row["metric"], row["mode"]) for row in data.get("objectives", ())[1:])
+    return SweepRecord(
+        **plain,
+        status=status,
+        job=data.get("job", {}),
+        trials=trials,
+        worked_seconds=data.get("worked_seconds", 0.0),
+        more_objectives=more,
+        why=data.get("why"),
+    )
+
+
+def trial_from_dict(row: Mapping[str, Any], folder: Path) -> TrialRecord:
+    """Return the trial that `sweep.json` has as this row, in the sweep's folder as it is now."""
+    known = {item.name for item in fields(TrialRecord)}
+    values = {key: value for key, value in row.items() if key in known}
+    values |= {"state": TrialState(row["state"]), "dir": str(folder / row["id"])}
+    return TrialRecord(**values)
 
 
 def write_record(record: SweepRecord, folder: Path) -> None:

@@ -112,7 +112,7 @@ class Recorder:
         self._introduce(trial)
         if len(trial.changes) > self._changes.get(trial.id, 0):
             self._note_change(trial)
-        told = {"attempt": trial.attempt, "node": trial.node, "error": trial.error}
+        told = {name: getattr(trial, name) for name in ("attempt", "node", "error", "why")}
         if trial.id in self._failed and trial.error is None:
             told["error"] = ""  # it is tried again
         if trial.error:
@@ -201,6 +201,7 @@ class Recorder:
                 "score": record.score(best),
                 "params": dict.fromkeys(names, "-") | best.params,
             },
+            "pareto": [trial.id for trial in record.pareto_set()],
         }
         if told != self._told:
             self._told = told

@@ -7,7 +7,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ditk_ray.tracking.delivery_state import read_state
-from ditk_ray.tracking.journal import Event, all_events, journal_path
+from ditk_ray.tracking.event_log import Event
+from ditk_ray.tracking.journal import all_events, journal_path
 from ditk_ray.tracking.store import resolved_uri
 
 _SERVERS = ("http", "https", "databricks", "uc", "")  # also a bare `databricks`

@@ -14,7 +14,7 @@ from mlflow.utils.validation import MAX_PARAM_VAL_LENGTH
 
 from ditk_ray.config.jsonable import json_text
 from ditk_ray.config.parameter_text import show_description
-from ditk_ray.tracking.journal import Event
+from ditk_ray.tracking.event_log import Event
 from ditk_ray.tracking.record import SweepStatus, TrialState
 from ditk_ray.tracking.run_store import metrics_of
 
@@ -137,6 +137,8 @@ class UpdateCollector:
             update.tags[f"{TAG}best_trial"] = best["trial"]
             update.tags |= _prefixed(f"{TAG}best.", best["params"])
             update.tags[MLFLOW_RUN_NOTE] = _note_on(best, event["counts"])
+        if event.get("pareto"):
+            update.tags[f"{TAG}pareto_set"] = ", ".join(event["pareto"])
 
     def _take_end(self, event: Event, update: RunUpdate) -> None:
         status = SweepStatus(event["status"])

@@ -8,29 +8,27 @@ from typing import Any
 from ditk_ray.report.curves import read_curve, thinned
 
 
-def write(folder: Path, *rows: dict[str, Any], rest: str = "") -> Path:
-    file = folder / "metrics.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows) + rest)
-    return file
+def write(folder: Path, *rows: dict[str, Any]) -> Path:
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
 
 
 def test_the_line_that_ends_a_trial_is_no_evaluation_of_its_own(tmp_path):
-    row = {"eval_value": 3.0, "env_step": 100, "time": 2.0}
-    file = write(tmp_path, row, {**row, "ditk_ray_result": [1], "ditk_ray_ended": "training"})
-    curve = read_curve(file, "eval_value")
+    row = {"eval_value": 3.0, "env_step": 100, "time": 2.0, "ditk_ray_attempt": 0}
+    write(tmp_path, row, {**row, "ditk_ray_result": [1], "ditk_ray_ended": "training"})
+    curve = read_curve(tmp_path, "eval_value")
     assert (curve.steps, curve.scores, curve.evaluations) == ([100], [3.0], 1)
     assert (curve.seconds, curve.attempts) == (2.0, 1)
 
 
 def test_a_score_that_only_the_last_line_has_is_kept(tmp_path):
-    file = write(tmp_path, {"env_step": 100}, {"env_step": 100, "own": 7, "ditk_ray_ended": "x"})
-    assert read_curve(file, "own").scores == [None, 7]
+    write(tmp_path, {"env_step": 100}, {"env_step": 100, "own": 7, "ditk_ray_ended": "x"})
+    assert read_curve(tmp_path, "own").scores == [None, 7]
 
 
-def test_a_file_that_is_being_written_or_broken_is_read_as_far_as_it_goes(tmp_path):
-    file = write(tmp_path, {"eval_value": 1.0, "env_step": 5}, rest='[1]\nnonsense\n{"eval_va')
-    assert read_curve(file, "eval_value").scores == [1.0]
-    assert read_curve(tmp_path / "missing.jsonl", "eval_value").evaluations == 0
+def test_a_trial_without_evaluations_has_an_empty_curve(tmp_path):
+    curve = read_curve(tmp_path / "missing", "eval_value")
+    assert (curve.evaluations, curve.attempts, curve.seconds) == (0, 0, 0.0)
 
 
 def test_what_is_no_number_is_a_gap(tmp_path):
@@ -38,16 +36,30 @@ def test_what_is_no_number_is_a_gap(tmp_path):
     assert read_curve(write(tmp_path, *rows), "eval_value").scores == [1.0, None, None, None, 3]
 
 
-def test_another_attempt_begins_after_a_gap_and_its_time_is_added(tmp_path):
-    rows = [
-        {"eval_value": 1.0, "env_step": 0, "time": 1.0},
-        {"eval_value": 2.0, "env_step": 100, "time": 9.0},
-        {"eval_value": 1.5, "env_step": 50, "time": 4.0},
+def attempt(number: int, *evaluations: tuple[int, float]) -> list[dict[str, Any]]:
+    """Return the lines of an attempt that was at these steps at these seconds."""
+    return [
+        {"eval_value": 1.0, "env_step": step, "time": seconds, "ditk_ray_attempt": number}
+        for step, seconds in evaluations
     ]
-    curve = read_curve(write(tmp_path, *rows), "eval_value")
+
+
+def test_another_attempt_begins_after_a_gap(tmp_path):
+    write(tmp_path, *attempt(0, (0, 1.0), (100, 9.0)), *attempt(1, (50, 5.0)))
+    curve = read_curve(tmp_path, "eval_value")
     assert curve.steps == [0, 100, None, 50]
-    assert curve.scores == [1.0, 2.0, None, 1.5]
-    assert (curve.seconds, curve.attempts) == (13.0, 2)
+    assert curve.scores == [1.0, 1.0, None, 1.0]
+    assert curve.attempts == 2
+
+
+def test_time_is_added_up_over_attempts_whether_their_clock_goes_on_or_not(tmp_path):
+    first = attempt(0, (0, 1.0), (50, 5.0), (100, 9.0))
+    write(tmp_path, *first, *attempt(1, (60, 6.0), (100, 10.0)))
+    assert read_curve(tmp_path, "eval_value").seconds == 9.0 + 5.0
+    write(tmp_path, *first, *attempt(1, (60, 0.5), (100, 4.0)))
+    assert read_curve(tmp_path, "eval_value").seconds == 9.0 + 4.0
+    write(tmp_path, *first, *attempt(1, (0, 0.5), (100, 4.0)))
+    assert read_curve(tmp_path, "eval_value").seconds == 9.0 + 4.0
 
 
 def test_seeds_have_curves_of_their_own(tmp_path):

@@ -3,7 +3,8 @@ from __future__ import annotations
 import shutil
 
 from ditk_ray.report.data import gather
-from ditk_ray.report.failures import LINES, SHOWN, failures
+from ditk_ray.report.failures import LINES, SHOWN, failures, retried_rows
+from ditk_ray.report.page import render_page
 
 
 def test_the_same_error_is_told_once_the_most_frequent_first(simulation):
@@ -43,3 +44,14 @@ def test_many_different_failures_do_not_swell_the_page(simulation):
     found = failures(gather(simulation.write()))
     assert sum(bool(failure.lines) for failure in found) == SHOWN
     assert len(found) == SHOWN + 5
+
+
+def test_attempts_that_were_tried_again_are_counted_by_what_they_failed_of(simulation):
+    trial = simulation.fail("ValueError", "the end\n")
+    trial.failures = [{"kind": "lost"}, {"kind": "stall"}, {"kind": "lost"}, {"kind": "bug"}]
+    sweep = gather(simulation.write())
+    assert retried_rows(sweep) == [
+        ("lost", "2 attempts: trial_00000"),
+        ("stall", "1 attempt: trial_00000"),
+    ]
+    assert "Tried again" in render_page(sweep)

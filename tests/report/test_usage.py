@@ -32,9 +32,13 @@ def test_times_and_resources_are_added_up(tmp_path):
 def test_a_trial_that_waited_between_attempts_counts_what_it_trained(tmp_path):
     sweep = Simulation(tmp_path)
     trial = sweep.add([1.0], ended="2026-03-01T10:01:30+00:00")
-    rows = [{"eval_value": 1.0, "env_step": step, "time": step / 10} for step in (10, 60, 20, 40)]
+    steps = [(0, 10), (0, 60), (1, 20), (1, 40)]  # the second attempt goes on after step 10
+    rows = [
+        {"eval_value": 1.0, "env_step": step, "time": step / 10, "ditk_ray_attempt": attempt}
+        for attempt, step in steps
+    ]
     sweep.write_metrics(trial, rows)
-    assert measure(gather(sweep.write())).trial_seconds == 10
+    assert measure(gather(sweep.write())).trial_seconds == 6 + 3
 
 
 def test_several_seeds_take_their_steps_each(tmp_path):

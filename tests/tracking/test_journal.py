@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from ditk_ray.tracking import journal
-from ditk_ray.tracking.journal import JournalWriter, journal_path, read_chunk, read_events
+from ditk_ray.tracking import event_log
+from ditk_ray.tracking.event_log import read_chunk
+from ditk_ray.tracking.journal import JournalWriter, journal_path, read_events
 
 
 def all_of(folder, max_bytes=1024 * 1024):
@@ -93,7 +94,7 @@ def test_while_the_disk_is_full_events_wait_and_none_is_torn(tmp_path, monkeypat
         taken, room[0] = real(file, data[: room[0]]), 0
         return taken
 
-    monkeypatch.setattr(journal.os, "write", full)
+    monkeypatch.setattr(event_log.os, "write", full)
     writer.append("first")
     writer.append("second")
     monkeypatch.undo()

@@ -7,6 +7,7 @@ import tracemalloc
 import pytest
 
 from ditk_ray.tracking.log_reading import LogReader, TrialLogs, tail_start
+from ditk_ray.tracking.logs import tail
 from tests.tracking.written_sweep import WrittenSweep
 
 
@@ -89,6 +90,16 @@ def test_the_last_lines_begin_where_a_person_would_say(tmp_path, content, lines,
     path = tmp_path / "log.txt"
     path.write_bytes(content)
     assert content[tail_start(path, lines) :] == expected
+
+
+def test_the_end_of_a_log_is_its_last_lines_and_of_a_very_long_one_only_the_end(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text("first\n" * 9000 + "\n".join("abc"))
+    assert tail(path, 3) == ["a", "b", "c"]
+    path.write_text("x" * 1_000_000 + "\nlast\n")
+    long, last = tail(path, 2)
+    assert (len(long) < 20_000, set(long), last) == (True, {"x"}, "last")
+    assert tail(tmp_path / "missing.txt") == []
 
 
 def test_of_several_attempts_the_newest_is_read(sweep):

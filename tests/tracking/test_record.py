@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ditk_ray.config.objectives import Objective
 from ditk_ray.errors import BadConfigError
 from ditk_ray.tracking.record import (
     RECORD_FILE,
@@ -136,10 +137,13 @@ def test_the_file_holds_what_other_tools_read(tmp_path):
         "version": 1,
         "name": "my_sweep",
         "status": "finished",
+        "why": None,
         "metric": "eval_value",
         "mode": "max",
+        "objectives": [{"metric": "eval_value", "mode": "max"}],
         "started": "2024-01-01",
         "ended": "2024-01-02",
+        "worked_seconds": 0.0,
         "counts": {"failed": 1, "succeeded": 1},
         "job": {},
     }
@@ -153,6 +157,7 @@ def test_the_file_holds_what_other_tools_read(tmp_path):
         "best_metrics": {"eval_value": 9, "env_step": 20},
         "dir": "",
         "error": None,
+        "why": None,
         "result": None,
         "reports": 2,
         "attempt": 0,
@@ -160,6 +165,9 @@ def test_the_file_holds_what_other_tools_read(tmp_path):
         "started": None,
         "ended": None,
         "changes": [],
+        "failures": [],
+        "priority": 0,
+        "is_held": False,
     }
     assert best == {**trials[1], "score": 9}
 
@@ -246,6 +254,33 @@ def test_a_record_that_was_written_is_read_again(tmp_path):
     assert [trial.dir for trial in read.trials.values()] == [f"{tmp_path}/a", f"{tmp_path}/b"]
     write_record(read, tmp_path)
     assert read_record(tmp_path) == read
+
+
+def test_several_objectives_and_their_pareto_set_are_written_and_read_again(tmp_path):
+    record = sweep(a=[(5, 10)], b=[(9, 20)], c=[(8, 30)])
+    record.more_objectives = (Objective("env_step", "min"),)
+    record.why = "sweep.trials>=3"
+
+    held = written(record, tmp_path)
+
+    assert held["objectives"] == [
+        {"metric": "eval_value", "mode": "max"},
+        {"metric": "env_step", "mode": "min"},
+    ]
+    assert held["pareto"] == ["b", "a"]
+    assert held["best"]["id"] == "b"
+    read = read_record(tmp_path)
+    assert read.objectives == record.objectives
+    assert read.why == "sweep.trials>=3"
+
+
+def test_a_record_from_before_several_objectives_has_one(tmp_path):
+    data = sweep(a=[(5, 10)]).as_dict()
+    del data["objectives"], data["why"]
+    (tmp_path / RECORD_FILE).write_text(json.dumps(data))
+
+    assert read_record(tmp_path).objectives == (Objective("eval_value", "max"),)
+    assert read_record(tmp_path).pareto_set() == []
 
 
 @pytest.mark.parametrize(

@@ -76,5 +76,14 @@ def test_an_event_that_cannot_be_understood_does_not_hold_up_the_others():
     assert [metric.value for metric in update.metrics] == [1]
 
 
+def test_the_parent_names_the_pareto_set():
+    progress = {"counts": {"running": 1}, "best": None}
+    (update,) = collected(event("progress", **progress, pareto=["trial_00002", "trial_00000"]))
+    assert update.tags == {"ditk_ray.pareto_set": "trial_00002, trial_00000"}
+
+    (update,) = collected(event("progress", **progress, pareto=[]))
+    assert update.tags == {}
+
+
 def test_kinds_of_a_later_version_are_passed_over():
     assert collected(event("mood", trial="a")) == []

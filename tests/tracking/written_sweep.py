@@ -39,13 +39,14 @@ class WrittenSweep:
         state: TrialState = TrialState.SUCCEEDED,
         scores: Scores = (),  # type: ignore[assignment]
         error: str | None = None,
+        why: str | None = None,
         **params: Any,
     ) -> TrialRecord:
         """Add a trial with its evaluations as (score, env_step)."""
         name = f"trial_{number:05d}"
         folder = self.folder / name
         folder.mkdir()
-        trial = TrialRecord(name, params, state, dir=str(folder), error=error)
+        trial = TrialRecord(name, params, state, dir=str(folder), error=error, why=why)
         self.record.trials[name] = trial
         for score, step in scores:
             metrics = {"eval_value": score, "env_step": step, "time": 1.5}
