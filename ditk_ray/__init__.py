@@ -1,7 +1,7 @@
 """Tune DI-engine experiments at scale with Ray Tune.
 
-`JobCfg` and `when` are all that a sweep's file needs. They are loaded when they
-are first used, so that `import ditk_ray` costs nothing.
+`JobCfg`, `when`, `any_of` and `all_of` are all that a sweep's file needs. They are
+loaded when they are first used, so that `import ditk_ray` costs nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ditk_ray.config.job_cfg import JobCfg
     from ditk_ray.config.space import when
+    from ditk_ray.search.combined import all_of, any_of
 
 __version__ = "0.1.0"
-__all__ = ["JobCfg", "__version__", "when"]
+__all__ = ["JobCfg", "__version__", "all_of", "any_of", "when"]
 
-_HOMES = {"JobCfg": "ditk_ray.config.job_cfg", "when": "ditk_ray.config.space"}
+_HOMES = {
+    "JobCfg": "ditk_ray.config.job_cfg",
+    "all_of": "ditk_ray.search.combined",
+    "any_of": "ditk_ray.search.combined",
+    "when": "ditk_ray.config.space",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import Any
 
 
@@ -12,14 +13,15 @@ class Interrupts:
     """Ends the sweep cleanly at Ctrl-C, SIGTERM or a lost terminal, and at once at the second.
 
     Tune ends a run when it gets SIGUSR1; its own handling of Ctrl-C, which cannot be
-    asked whether it happened, is off. Before Tune listens, and outside the main
-    thread, an interrupt is Python's usual one.
+    asked whether it happened, is off; `before` is called first. Before Tune listens, and
+    outside the main thread, an interrupt is Python's usual one.
     """
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def __init__(self) -> None:
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
         self.happened = False
+        self._before = before
         self._earlier: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -41,4 +43,5 @@ class Interrupts:
         if self.happened or not listens:
             raise KeyboardInterrupt
         self.happened = True
+        self._before()
         os.kill(os.getpid(), signal.SIGUSR1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -13,14 +12,17 @@ from typing import Any
 
 from ditk_ray.config.engine_config import load_engine_config
 from ditk_ray.config.jsonable import jsonable
+from ditk_ray.config.main_block import is_patched
 from ditk_ray.config.resources import TrialResources
 from ditk_ray.config.space import SearchSpace
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.tracking.record import SweepRecord, TrialRecord
-from ditk_ray.trial.files import CONFIG_FILE, METRICS_FILE
+from ditk_ray.tracking.trial_metrics import line_of_progress, read_metrics
+from ditk_ray.trial.files import CONFIG_FILE
 from ditk_ray.trial.recorded_training import RecordedTraining
-from ditk_ray.trial.report_keys import ATTEMPT, ENDED
-from ditk_ray.trial.serial_run import Metrics, SerialRun
+from ditk_ray.trial.report_keys import ENDED
+from ditk_ray.trial.seed import Metrics
+from ditk_ray.trial.serial_run import SerialRun
 from ditk_ray.trial.spec import TrialPlan
 from ditk_ray.trial.warm_node import WarmNode
 
@@ -76,7 +78,7 @@ def replay_trial(
     """
     config_file = Path(trial.dir) / CONFIG_FILE
     recorded = read_evaluations(trial)
-    if not config_file.is_file() or "def train(" not in config_file.read_text():
+    if not config_file.is_file() or not _can_train(config_file.read_text()):
         what = "has no config file that can be trained"
         raise BadConfigError(Problem(trial.id, what, "was it ever started?"))
     if not recorded:
@@ -99,25 +101,15 @@ def replay_trial(
     return Replay(trial.id, record.metric, recorded, replayed, folder)
 
 
+def _can_train(text: str) -> bool:
+    return "def train(" in text or is_patched(text)
+
+
 def read_evaluations(trial: TrialRecord) -> list[Metrics]:
-    """Return the evaluations of a trial's last attempt, in their order."""
-    try:
-        lines = (Path(trial.dir) / METRICS_FILE).read_text().splitlines()
-    except OSError:
-        return []
-    rows = [row for line in lines if (row := _parsed(line)) is not None]
-    # The last report of a training that ended, or whose time was over, repeats an evaluation.
-    rows = [row for row in rows if row.get(ENDED) not in ("training", "time")]
-    return [row for row in rows if row.get(ATTEMPT) == rows[-1].get(ATTEMPT)]
-
-
-def _parsed(line: str) -> Metrics | None:
-    """Return an evaluation; None for a line that a killed trial left unfinished."""
-    try:
-        row: Metrics = json.loads(line)
-    except ValueError:
-        return None
-    return row
+    """Return the evaluations that a training without interruptions would have made."""
+    rows = line_of_progress(read_metrics(Path(trial.dir)))
+    # What the entry returned at the end of the training comes without an evaluation.
+    return [row for row in rows if row.get(ENDED) != "training"]
 
 
 def _plan(record: SweepRecord, config_file: Path, folder: Path, warm: WarmNode) -> TrialPlan:
@@ -135,6 +127,8 @@ def _plan(record: SweepRecord, config_file: Path, folder: Path, warm: WarmNode) 
         warm_key=warm.key,
         python_path=(str(Path.cwd()), *beside),
         metric=record.metric,
+        mode=record.mode,
+        seeds_aggregate=record.job.get("seeds_aggregate", "mean"),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
+from ditk_ray.config.engine_config import load_engine_config
 from ditk_ray.errors import BadConfigError
 from ditk_ray.sweep.replay import Replay, read_evaluations, replay_trial
 from ditk_ray.tracking.record import SweepRecord, TrialRecord
@@ -65,6 +66,28 @@ def test_a_trial_on_several_seeds_is_run_on_all_of_them(warm, tmp_path):
     assert set(replay.replayed[0]) >= {"eval_value_seed_3", "eval_value_seed_4"}
 
 
+MAIN = """
+from dizoo.classic_control.cartpole.config.cartpole_dqn_config import main_config, create_config
+
+if __name__ == "__main__":
+    from ding.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0, max_env_step=200)
+"""
+
+
+def test_a_trial_whose_main_block_trained_it_is_run_again_by_that(warm, tmp_path):
+    (tmp_path / "own_config.py").write_text(MAIN)
+    base = load_engine_config(tmp_path / "own_config.py")
+    record, trial = recorded(warm, tmp_path, base=base, entry="main", limits={})
+    (tmp_path / "own_config.py").unlink()
+
+    replay = replay_trial(record, trial, warm)
+
+    assert replay.agrees
+    assert len(replay.replayed) == len(replay.recorded) == trial.reports - 1
+
+
 def test_a_config_that_was_changed_since_is_seen_to_differ(warm, tmp_path):
     record, trial = recorded(warm, tmp_path, limits={"max_env_step": 400})
     config = tmp_path / "trial_00000/config.py"
@@ -89,14 +112,17 @@ def test_a_trial_that_left_nothing_to_run_or_to_compare_is_refused(warm, tmp_pat
     assert not (tmp_path / "replays").exists()
 
 
-def test_only_the_last_attempt_counts(tmp_path):
-    rows = [(0, 1.0), (0, 2.0), (1, 3.0)]
-    lines = [json.dumps({"eval_value": value, "ditk_ray_attempt": n}) for n, value in rows]
+def test_of_several_attempts_what_led_to_the_end_counts(tmp_path):
+    rows = [(1, 0, 1.0), (2, 0, 2.0), (3, 0, 3.0), (2, 1, 4.0)]
+    lines = [
+        json.dumps({"eval_value": value, "ditk_ray_report": number, "ditk_ray_attempt": attempt})
+        for number, attempt, value in rows
+    ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
 
-    (row,) = read_evaluations(TrialRecord("t", {}, dir=str(tmp_path)))
+    found = read_evaluations(TrialRecord("t", {}, dir=str(tmp_path)))
 
-    assert row["eval_value"] == 3
+    assert [row["eval_value"] for row in found] == [1.0, 4.0]
 
 
 @pytest.mark.parametrize(

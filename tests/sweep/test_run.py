@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,7 +17,9 @@ from ray import tune
 from ditk_ray import JobCfg
 from ditk_ray.config.engine_config import load_engine_config
 from ditk_ray.errors import MetricMissingError
-from tests.processes import processes_in, wait_until
+from ditk_ray.tracking.requests import Action, Request, ask
+from ditk_ray.tracking.trial_metrics import read_metrics
+from tests.processes import alive, processes_in, wait_until
 from tests.trial import experiments
 
 pytestmark = pytest.mark.ray
@@ -29,9 +33,14 @@ class Quick(JobCfg):
 
 
 def actors() -> set[int]:
-    """Return the processes of the Tune actors of this machine."""
-    found = psutil.process_iter(["cmdline"])
-    return {p.pid for p in found if "ResourceTrainable" in " ".join(p.info["cmdline"] or [])}
+    """Return the processes of the Tune actors of the tests' own Ray."""
+    found = set()
+    for process in psutil.process_iter(["cmdline"]):
+        if "ResourceTrainable" in " ".join(process.info["cmdline"] or []):
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("RAY_AUTH_TOKEN") == os.environ["RAY_AUTH_TOKEN"]:
+                    found.add(process.pid)
+    return found
 
 
 def test_a_sweep_leaves_a_record_a_folder_for_each_trial_and_a_runnable_best_config(
@@ -62,6 +71,13 @@ def test_a_sweep_leaves_a_record_a_folder_for_each_trial_and_a_runnable_best_con
         timeout=120,
     )
     assert list(tmp_path.glob("*/result.pkl"))
+
+
+def test_a_sweep_leaves_the_environment_as_it_was(sweep):
+    before = {name for name in os.environ if name.startswith("TUNE_")}
+    sweep(Spoiling, name="environment")
+    after = {name for name in os.environ if name.startswith("TUNE_")}
+    assert after - before <= {"TUNE_DISABLE_SIGINT_HANDLER"}
 
 
 def test_the_same_seed_draws_the_same_trials_and_they_score_the_same(sweep):
@@ -191,7 +207,7 @@ class SweepLimited(JobCfg):
     config = experiments.CARTPOLE
     space: ClassVar[Any] = {"env.stop_value": 10**9}
     num_samples = 20
-    max_time = "8s"
+    max_time = "15s"
 
 
 def test_a_trial_that_uses_up_its_time_without_a_score_has_failed(sweep):
@@ -203,22 +219,26 @@ def test_a_trial_that_uses_up_its_time_without_a_score_has_failed(sweep):
 def test_a_sweep_ends_when_its_time_is_over(sweep):
     begun = time.monotonic()
     outcome = sweep(SweepLimited)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 45
     assert outcome.succeeded
     assert {trial.state for trial in outcome.record.trials.values()} <= {"stopped", "pending"}
     assert processes_in(outcome.folder) == []
 
 
-class Checkpointed(Quick):
-    checkpoints = True
+class Single(Quick):
     num_samples = 1
 
 
-def test_checkpoints_are_kept_on_request_and_are_dicts_that_torch_loads(sweep):
+class WithoutCheckpoints(Single):
+    checkpoints = False
+
+
+def test_checkpoints_are_kept_unless_unwanted_and_are_dicts_that_torch_loads(sweep):
     import torch
 
-    outcome = sweep(Checkpointed)
-    found = sorted(outcome.folder.glob("tune/trial_*/checkpoint_*/seed_0.pth.tar"))
+    assert not list(sweep(WithoutCheckpoints).folder.glob("trial_*/checkpoints/*/*"))
+    outcome = sweep(Single)
+    found = sorted(outcome.folder.glob("trial_*/checkpoints/*/seed_0.pth.tar"))
     assert 1 <= len(found) <= 2
     assert {"model", "optimizer"} <= set(torch.load(found[-1], weights_only=False))
 
@@ -229,20 +249,33 @@ class Subprocesses(JobCfg):
     space: ClassVar[Any] = {"env.stop_value": 10**9}
 
 
-def test_when_an_actor_is_killed_nothing_of_its_trial_survives(sweep, tmp_path):
+def test_when_an_actor_is_killed_nothing_of_its_trial_survives_and_it_is_tried_again(
+    sweep, tmp_path
+):
     folder = tmp_path / "results" / "Subprocesses"
     outcomes: list[Any] = []
     thread = threading.Thread(target=lambda: outcomes.append(sweep(Subprocesses)))
     thread.start()
-    wait_until(lambda: list(folder.glob("*/metrics.jsonl")), 90, "the first evaluation")
-    assert len(processes_in(folder)) > 5
+    wait_until(lambda: list(folder.glob("*/checkpoints/1")), 90, "the first checkpoint")
+    before = processes_in(folder)
+    assert len(before) > 5
     (actor,) = actors()
     psutil.Process(actor).kill()
-    wait_until(lambda: not processes_in(folder), 10, "the trial's processes to end")
+    wait_until(lambda: not any(map(alive, before)), 10, "the trial's processes to end")
+    wait_until(
+        lambda: '"ditk_ray_attempt": 1' in (folder / "trial_00000/metrics.jsonl").read_text(),
+        60,
+        "an evaluation of the next attempt",
+    )
+    assert ask(folder, Request(Action.CANCEL, "trial_00000")).is_done
     thread.join(60)
     (trial,) = outcomes[0].record.trials.values()
-    assert trial.state == "failed"
-    assert trial.error
+    assert (trial.state, trial.error, trial.attempt) == ("stopped", None, 1)
+    assert [failure["kind"] for failure in trial.failures] == ["lost"]
+    rows = read_metrics(Path(trial.dir))
+    first_again = next(row for row in rows if row["ditk_ray_attempt"] == 1)
+    assert first_again["env_step"] > rows[0]["env_step"], "it has gone on, not begun anew"
+    assert processes_in(folder) == []
 
 
 class Watched(Quick):

@@ -96,6 +96,40 @@ def test_a_config_that_di_engine_cannot_compile_is_refused(prepare):
         prepare(Unknown)
 
 
+MAIN = """
+from dizoo.classic_control.cartpole.config.cartpole_dqn_config import main_config, create_config
+
+{change}
+
+if __name__ == "__main__":
+    pass
+"""
+
+
+def test_a_config_that_its_main_block_trains_is_checked_by_what_di_engine_knows(prepare, tmp_path):
+    (tmp_path / "own_config.py").write_text(MAIN.format(change=""))
+
+    class Typo(JobCfg):
+        config = str(tmp_path / "own_config.py")
+        entry = "main"
+        space: ClassVar[Any] = {"policy.learn.update_per_colect": tune.choice([1, 2])}
+
+    with pytest.raises(BadConfigError, match=r"did you mean 'policy\.learn\.update_per_collect'"):
+        prepare(Typo)
+
+
+def test_a_main_block_may_train_what_di_engine_cannot_compile(prepare, tmp_path):
+    text = MAIN.format(change="create_config = {'policy': {'type': 'nothing_that_is_known'}}")
+    (tmp_path / "own_config.py").write_text(text)
+
+    class Own(JobCfg):
+        config = str(tmp_path / "own_config.py")
+        entry = "main"
+        space: ClassVar[Any] = {"policy.learn.batch_size": tune.choice([1, 2])}
+
+    assert prepare(Own).trial_count == 1
+
+
 def test_a_trial_that_fits_on_no_node_is_refused(prepare):
     class Huge(Cartpole):
         resources: ClassVar[Any] = {"cpu": 4096, "gpu": 8}
@@ -116,7 +150,7 @@ def test_a_bad_stopper_is_refused(prepare):
     class Stopped(Cartpole):
         stopper = "eval_value above 3"
 
-    with pytest.raises(BadConfigError, match="is no rule"):
+    with pytest.raises(BadConfigError, match=r"at 'above' \(character 12\)"):
         prepare(Stopped)
 
 

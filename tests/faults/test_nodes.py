@@ -1,0 +1,84 @@
+"""A sweep on several nodes, of which some are lost, and one does not see the storage."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from ditk_ray.tracking.trial_metrics import read_metrics
+from tests.faults.sound_sweep import attempts, require_sound
+from tests.processes import alive, processes_in, wait_until
+from tests.trial import experiments
+
+pytestmark = pytest.mark.ray
+
+JOB = f"""
+from ray import tune
+from ditk_ray import JobCfg
+
+class NodesJobCfg(JobCfg):
+    config = {experiments.CARTPOLE!r}
+    space = {{
+        "policy.learn.learning_rate": tune.loguniform(1e-4, 1e-2),
+        "env.stop_value": 10**9,
+        "policy.eval.evaluator.eval_freq": 10,
+    }}
+    num_samples = 4
+    max_env_step = 1500
+"""
+
+
+def test_a_node_that_is_killed_costs_only_what_ran_on_it(cluster, driver, tmp_path):
+    (tmp_path / "job.py").write_text(JOB)
+    folder = tmp_path / "ditk_ray_results" / "nodes"
+    process = driver(
+        *("tune", "--cfg_file", "job.py", "--name", "nodes", "--ray_address", cluster.address)
+    )
+    wait_until(
+        lambda: len(list(folder.glob("*/checkpoints/2"))) >= 3, 150, "checkpoints on all nodes"
+    )
+    victim = next(node for node in cluster.nodes if node.actors())
+    running = {one.cwd(): one for one in processes_in(folder)}
+    assert len({path.split("/trial_")[1][:5] for path in running}) == 3, "each node has a trial"
+
+    victim.kill()
+
+    output, _ = process.communicate(timeout=250)
+    assert process.returncode == 0, output
+    record = require_sound(folder, 4)
+    lost = [trial for trial in record.trials.values() if trial.failures]
+    assert len(lost) == 1, "the other two nodes' trials did not notice"
+    assert [failure["kind"] for failure in lost[0].failures] == ["lost"]
+    assert attempts(folder)[lost[0].id] == 2
+    rows = read_metrics(folder / lost[0].id)
+    again = next(row for row in rows if row["ditk_ray_attempt"] == 1)
+    assert again["env_step"] > rows[0]["env_step"], "it goes on from its checkpoint"
+    assert not any(map(alive, running.values()))
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
+def test_storage_that_a_node_does_not_see_is_found_before_the_first_trial(
+    cluster, driver, tmp_path
+):
+    results = tmp_path / "only_here"
+    results.mkdir()
+    blind = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{results}" && exec "$0" "$@"']
+    if subprocess.run([*blind, "true"], capture_output=True).returncode:
+        pytest.skip("a mount of its own is not permitted here")
+    node = cluster.add_node({"CPU": 1}, blind)
+    try:
+        (tmp_path / "job.py").write_text(JOB)
+        process = driver(
+            *("tune", "--cfg_file", "job.py", "--ray_address", cluster.address),
+            *("--storage_path", str(results)),
+        )
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 2
+        assert "is not seen by" in output
+        assert "a folder that all nodes share" in output
+        assert list(results.iterdir()) == []
+    finally:
+        node.kill()
+        cluster.nodes.remove(node)
