@@ -55,3 +55,10 @@ def processes_in(folder: Path) -> list[psutil.Process]:
             if inside and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
                 found.append(process)
     return found
+
+
+def alive(process: psutil.Process) -> bool:
+    """Say whether a process runs, as opposed to one that only waits to be noticed as ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False

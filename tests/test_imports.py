@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +17,11 @@ PACKAGE = Path(__file__).resolve().parents[1] / "ditk_ray"
 ROOMS = [
     "errors",
     "config",
+    "kube",
     "trial",
     "search",
     "provenance",
+    "cluster",
     "tracking",
     "report",
     "sweep",
@@ -31,14 +33,23 @@ OWNERS = {
     "torch": {"trial"},
     "mlflow": {"tracking"},
     "plotly": {"report"},
-    "optuna": {"report"},
+    "optuna": {"report", "search"},
+    "hyperopt": {"search"},
+    "hpbandster": {"search"},
+    "nevergrad": {"search"},
+    "ax": {"search"},
+    "threadpoolctl": {"search"},
     "jinja2": {"report"},
     "tensorboardX": {"tracking"},
     "rich": {"cli"},
     "pydantic": {"config"},
+    "yaml": {"kube"},
+    "kubernetes": {"kube"},
+    "websocket": {"kube"},
+    "aiohttp": {"cluster"},
 }
 HEAVY = ("ray", "torch", "ding", "mlflow", "kubernetes", "pandas", "numpy", "pydantic", "rich")
-HEAVY += ("plotly", "optuna", "jinja2", "tensorboard", "tensorboardX", "sqlalchemy")
+HEAVY += ("plotly", "optuna", "jinja2", "tensorboard", "tensorboardX", "sqlalchemy", "aiohttp")
 
 
 def modules() -> list[Path]:
@@ -96,12 +107,18 @@ def test_the_actor_loads_neither_torch_nor_ding() -> None:
     assert loaded_by("import ditk_ray.trial.trainable").isdisjoint({"torch", "ding", "mlflow"})
 
 
-def test_help_answers_within_half_a_second() -> None:
+def test_help_needs_less_than_half_a_second_of_a_processor() -> None:
     command = [str(Path(sys.executable).with_name("ditk-ray")), "--help"]
     times = []
     for _ in range(3):
-        begun = time.monotonic()
+        before = _seconds_of_children()
         shown = subprocess.run(command, capture_output=True, text=True, check=True)
-        times.append(time.monotonic() - begun)
+        times.append(_seconds_of_children() - before)
         assert "tune" in shown.stdout
     assert min(times) < 0.5
+
+
+def _seconds_of_children() -> float:
+    """Return what processes that ended have computed: others on the machine do not count."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -33,6 +33,8 @@ class Parser(argparse.ArgumentParser):
         wrong = message.partition("unrecognized arguments: ")[2].split()
         if not wrong:
             return ""
+        if wrong[0].partition("=")[0] in self._flags():
+            return "; that is a flag of another command. What a job is given goes after --"
         close = difflib.get_close_matches(wrong[0], self._flags(), n=1, cutoff=0.5)
         return f"; did you mean {close[0]}?" if close else ""
 
@@ -42,6 +44,16 @@ class Parser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction):
                 flags += [name for parser in action.choices.values() for name in parser._flags()]
         return flags
+
+
+def seconds(text: str) -> float:
+    """Read a length of time from an argument, such as `10m`."""
+    from ditk_ray.config.quantities import parse_seconds
+
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _with_underscores(argument: str) -> str:

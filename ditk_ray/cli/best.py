@@ -70,6 +70,8 @@ def _describe(record: SweepRecord, trial: TrialRecord) -> dict[str, Any]:
         "mode": record.mode,
         "score": record.score(trial),
         "env_step": trial.best_metrics.get("env_step"),
+        "objectives": [vars(objective) for objective in record.objectives],
+        "pareto": [item.id for item in record.pareto_set()],
         **vars(trial),
         "files": files,
         "command": _command(files["config"]),
@@ -99,7 +101,7 @@ def _command(config: Path | None) -> str | None:
 def _print(record: SweepRecord, trial: TrialRecord) -> None:
     from rich.text import Text
 
-    from ditk_ray.cli.output import console, score_line, short_path
+    from ditk_ray.cli.output import console, pareto_view, score_line, short_path
     from ditk_ray.config.jsonable import json_text
 
     out = console()
@@ -115,3 +117,5 @@ def _print(record: SweepRecord, trial: TrialRecord) -> None:
     command = _command(files["config"])
     if command:
         out.print(Text(f"run it again: {command}"), soft_wrap=True)
+    if record.more_objectives:
+        out.print(pareto_view(record))

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ditk_ray.cli.output import count_line, show_params, show_value, trial_table
+from ditk_ray.config.objectives import show_objectives
 from ditk_ray.config.quantities import show_seconds
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.sweep.setup import PreparedSweep
@@ -60,7 +61,9 @@ class PlainDisplay:
     def started(self, record: SweepRecord) -> None:
         """Say that the sweep starts."""
         self._started = time.monotonic()
-        self._say(f"{record.name}: {self._count} trials, {record.mode} {record.metric}")
+        best = record.best()  # of a sweep that goes on
+        self._best = None if best is None else record.score(best)
+        self._say(f"{record.name}: {self._count} trials, {show_objectives(record.objectives)}")
 
     def reported(self, record: SweepRecord, trial: TrialRecord) -> None:
         """Say when the best score of the sweep is beaten."""
@@ -81,8 +84,9 @@ class PlainDisplay:
             done = sum(item.state.is_final for item in record.trials.values())
             score = record.score(trial)
             shown = "" if score is None else f", best {record.metric} {show_value(score)}"
-            why = f": {trial.error}" if trial.error else ""
-            self._say(f"{trial.id} {trial.state}{shown}{why} ({done}/{self._count} done)")
+            why = f" by {trial.why}" if trial.why else ""
+            error = f": {trial.error}" if trial.error else ""
+            self._say(f"{trial.id} {trial.state}{why}{shown}{error} ({done}/{self._count} done)")
 
     def refreshed(self, record: SweepRecord) -> None:
         """Say something now and then, so that a long sweep does not look dead."""

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import ditk_ray
 from ditk_ray.cli import (
     best,
+    cluster,
+    dijob,
+    gc,
     logs,
     mlflow_to_tensorboard,
     replay,
     report,
+    requests,
+    resume,
     status,
+    submit,
     sync,
     tensorboard,
     tune,
     ui,
+    wrap,
 )
 from ditk_ray.cli.arguments import Parser
 from ditk_ray.errors import DitkRayError
@@ -33,6 +41,11 @@ _COMMANDS = (
     tensorboard,
     sync,
     mlflow_to_tensorboard,
+    dijob,
+    submit,
+    wrap,
+    cluster,
+    gc,
 )
 
 
@@ -43,14 +56,27 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in _COMMANDS:
         command.add_command(commands)
+    for family in (resume, requests):
+        family.add_commands(commands)
     return parser
+
+
+def command_names() -> frozenset[str]:
+    """Return the names of all commands."""
+    parsers = [action.choices for action in build_parser()._actions if action.choices]
+    return frozenset(name for choices in parsers for name in choices)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = build_parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+    return run_command(given.run, given)
+
+
+def run_command(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
+    """Run a command with its arguments, and tell of errors that are meant for a person."""
     try:
-        code: int = given.run(given)
+        code = run(given)
         sys.stdout.flush()
     except DitkRayError as error:
         print(f"error: {error}", file=sys.stderr)

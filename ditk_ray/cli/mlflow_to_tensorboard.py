@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ditk_ray.cli.sweep_arguments import add_format, positive
+from ditk_ray.config.storage import default_storage
 from ditk_ray.errors import DitkRayError
-from ditk_ray.tracking.folders import DEFAULT_STORAGE
 
 if TYPE_CHECKING:
     from ditk_ray.tracking.tensorboard_export import RunExport
@@ -53,7 +53,7 @@ def add_command(commands: Any) -> None:
         "--storage_path",
         metavar="DIR",
         type=Path,
-        default=DEFAULT_STORAGE,
+        default=default_storage(),
         help="the results' folder (default: %(default)s)",
     )
     parser.add_argument("--experiment_name", metavar="NAME", required=True)

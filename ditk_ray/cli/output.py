@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from ditk_ray.config.entries import entry_name
 from ditk_ray.config.jsonable import json_text
+from ditk_ray.config.objectives import show_objectives
 from ditk_ray.config.quantities import show_seconds
 from ditk_ray.provenance.masking import mask_text
 from ditk_ray.tracking.artifacts import REPORT_FILE
@@ -22,6 +24,7 @@ from ditk_ray.tracking.recording import read_recording
 
 if TYPE_CHECKING:
     from ditk_ray.config.job_files import JobEntry
+    from ditk_ray.kube.manifests import JobManifests
     from ditk_ray.sweep.run import SweepOutcome
     from ditk_ray.sweep.setup import PreparedSweep
     from ditk_ray.tracking.record import SweepRecord, TrialRecord
@@ -83,8 +86,9 @@ def print_plan(sweep: PreparedSweep, form: str) -> None:
     """Print what a sweep would do."""
     from ditk_ray.config.parameter_text import show_description
     from ditk_ray.config.space_description import describe_space
+    from ditk_ray.sweep.description import describe_job
 
-    job = sweep.job
+    job, described = sweep.job, describe_job(sweep)
     parameters = {name: show_description(item) for name, item in describe_space(job.space).items()}
     plan = {
         "name": sweep.name,
@@ -92,27 +96,33 @@ def print_plan(sweep: PreparedSweep, form: str) -> None:
         "entry": entry_name(job.entry),
         "metric": job.metric,
         "mode": job.mode,
+        "objectives": [vars(objective) for objective in job.objectives],
         "trials": sweep.trial_count,
         "seeds_per_trial": len(job.seeds),
         "at_once": sweep.concurrency,
+        "backend": job.backend,
         "resources_per_trial": str(sweep.resources),
         "nodes": [str(node) for node in sweep.nodes],
         "fits": True,
+        "searcher": described["searcher"]["name"],
+        "scheduler": described["scheduler"]["name"],
         "folder": str(sweep.folder),
         "space": parameters,
     }
+    first = _first_jobs(sweep)
+    if sweep.dijob:
+        plan["namespace"] = sweep.dijob.namespace
+        plan["first_jobs"] = [[made.dijob, made.config_map] for made in first]
     if form == "json":
         print(json_text(plan, indent=1))
         return
     out = console()
-    out.print(f"{job.name}: {plan['entry']}, {job.mode} {job.metric}", style="bold")
+    out.print(f"{job.name}: {plan['entry']}, {show_objectives(job.objectives)}", style="bold")
     waves = -(-sweep.trial_count // sweep.concurrency)
-    out.print(
-        f"{sweep.trial_count} trials, {sweep.concurrency} at once (in {waves} rounds), "
-        f"each with {sweep.resources}"
-        + (f", which {len(job.seeds)} seeds share" if len(job.seeds) > 1 else "")
-    )
-    for node in sweep.nodes:
+    rounds = f"{sweep.trial_count} trials, {sweep.concurrency} at once (in {waves} rounds), "
+    out.print(rounds + _where_trials_run(sweep))
+    out.print(f"searcher {plan['searcher']}, scheduler {plan['scheduler']}")
+    for node in sweep.nodes if not sweep.dijob else ():
         out.print(f"  {node}: holds {node.holds(sweep.resources)} at once")
     table = Table(box=None, pad_edge=False)
     table.add_column("parameter")
@@ -120,7 +130,24 @@ def print_plan(sweep: PreparedSweep, form: str) -> None:
     for name, domain in parameters.items():
         table.add_row(name, domain)
     out.print(table if parameters else "nothing varies: the space is empty")
+    for made in first:
+        print(f"---\n{made.as_yaml()}", end="")
     out.print(f"results would go to {sweep.folder}; nothing was started")
+
+
+def _first_jobs(sweep: PreparedSweep) -> list[JobManifests]:
+    from ditk_ray.sweep.dijob_setup import draw_first, first_jobs
+
+    return first_jobs(sweep.trial_plan(), draw_first(sweep)) if sweep.dijob else []
+
+
+def _where_trials_run(sweep: PreparedSweep) -> str:
+    seeds = len(sweep.job.seeds)
+    if sweep.dijob:
+        jobs = f"{seeds} DIJobs" if seeds > 1 else "a DIJob"
+        return f"each {jobs} in the namespace {sweep.dijob.namespace}"
+    shared = f", which {seeds} seeds share" if seeds > 1 else ""
+    return f"each with {sweep.resources}{shared}"
 
 
 def print_summary(outcome: SweepOutcome, form: str) -> None:
@@ -132,11 +159,14 @@ def print_summary(outcome: SweepOutcome, form: str) -> None:
     out = console()
     out.print()
     took = show_seconds(outcome.seconds)
-    out.print(f"{record.name}: {record.status} in {took}; {count_line(record)}", style="bold")
+    title = f"{record.name}: {record.status} in {took}{why_line(record)}; {count_line(record)}"
+    out.print(Text(title, style="bold"))
     out.print(trial_table(record, ranked(record)[:ROWS_SHOWN]))
     _print_best(outcome, out)
     print_failures(record, out)
     _print_views(outcome.folder, out)
+    if record.status != "finished":
+        out.print(f"go on with it: ditk-ray resume {sweep_to_type(outcome.folder)}")
     out.print(
         f"everything is in {short_path(outcome.folder)} (sweep.json, a folder for each trial)"
     )
@@ -161,12 +191,19 @@ def count_line(record: SweepRecord) -> str:
     return f"{number} trial{'s' if number != 1 else ''}: {shown}" if counts else "no trial yet"
 
 
+def why_line(record: SweepRecord) -> str:
+    """Write what ended a sweep before its trials were done, if something did."""
+    return f" (ended by {record.why})" if record.why else ""
+
+
 def _print_best(outcome: SweepOutcome, out: Console) -> None:
     record = outcome.record
     best = record.best()
     if best is None:
         out.print("no trial got a score", style="red")
         return
+    if record.more_objectives:
+        out.print(pareto_view(record))
     out.print(Text(f"best: {score_line(record, best)}", style="green"))
     for name, value in best.params.items():
         out.print(f"    {name} = {show_value(value)}")
@@ -186,7 +223,7 @@ def print_failures(record: SweepRecord, out: Console, limit: int | None = FAILUR
     failed = [trial for trial in record.trials.values() if trial.error]
     for trial in failed[:limit]:
         error, log = split_error(trial)
-        out.print(f"{trial.id} failed: {error}", style="red", markup=False)
+        out.print(f"{trial.id} failed{show_attempts(trial)}: {error}", style="red", markup=False)
         for line in tail(log) if log else []:
             out.print(Text(f"    | {line.rstrip()}"))
         if log:
@@ -200,26 +237,61 @@ def ranked(record: SweepRecord) -> list[TrialRecord]:
     return sorted(record.trials.values(), key=lambda trial: _order(record, trial))
 
 
+def pareto_view(record: SweepRecord) -> Group:
+    """Return the trials that none beats in every objective, with their values."""
+    trials = record.pareto_set()
+    title = f"Pareto set ({show_objectives(record.objectives)}): "
+    title += f"{len(trials)} of {len(record.trials)} trials"
+    table = Table(box=None, pad_edge=False, expand=True)
+    table.add_column("trial", no_wrap=True, min_width=11)
+    for objective in record.objectives:
+        table.add_column(objective.metric, justify="right", no_wrap=True)
+    table.add_column("parameters", overflow="ellipsis", no_wrap=True, ratio=1)
+    for trial in trials[:ROWS_SHOWN]:
+        values = [show_value(trial.best_metrics[item.metric]) for item in record.objectives]
+        table.add_row(trial.id, *values, Text(show_params(trial.params)))
+    more = len(trials) - ROWS_SHOWN
+    rest = [Text(f"... and {more} more, see sweep.json")] if more > 0 else []
+    return Group(Text(title), table, *rest)
+
+
 def trial_table(record: SweepRecord, trials: Sequence[TrialRecord]) -> Table:
     """Return a table with a row for each of the trials."""
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, expand=True)
     # Where the terminal is narrow, the parameters are cut and nothing else.
     table.add_column("trial", no_wrap=True, min_width=11)
     table.add_column("state", no_wrap=True, min_width=9)
     for heading in (f"best {record.metric}", "env_step", "time"):
         table.add_column(heading, justify="right", no_wrap=True, min_width=max(7, len(heading)))
-    table.add_column("parameters", overflow="ellipsis", no_wrap=True)
+    table.add_column("parameters", overflow="ellipsis", no_wrap=True, ratio=1)
     for trial in trials:
         score = record.score(trial)
         table.add_row(
             trial.id,
-            trial.state,
+            show_state(trial),
             "-" if score is None else show_value(score),
             show_steps(trial.metrics),
             f"{trial.metrics['time']:.1f}s" if "time" in trial.metrics else "-",
-            Text(show_params(trial.params)),  # brackets in a value are no markup
+            # Brackets in a value are no markup.
+            Text(f"{f'ended by {trial.why}; ' if trial.why else ''}{show_params(trial.params)}"),
         )
     return table
+
+
+def show_state(trial: TrialRecord) -> str:
+    """Write a trial's state, and what it went through before."""
+    by_hand = " by hand" if trial.is_held and trial.state == "paused" else ""
+    return f"{trial.state}{by_hand}{show_attempts(trial)}"
+
+
+def show_attempts(trial: TrialRecord) -> str:
+    """Write which attempts failed before the last one, such as ` (after lost, 2 stall)`."""
+    before = trial.failures[:-1] if trial.error else trial.failures
+    counts = Counter(failure["kind"] for failure in before)
+    shown = ", ".join(
+        kind if number == 1 else f"{number} {kind}" for kind, number in counts.items()
+    )
+    return f" (after {shown})" if shown else ""
 
 
 def _order(record: SweepRecord, trial: TrialRecord) -> tuple[float, float]:

@@ -64,10 +64,11 @@ def run(given: argparse.Namespace) -> int:
 
 def _warn(trial: TrialRecord) -> None:
     from ditk_ray.cli import output
+    from ditk_ray.trial.files import CHECKPOINTS_FOLDER
 
     if trial.changes:
         output.note("its scheduler changed its parameters on the way: the last ones are replayed")
-    if (Path(trial.dir) / "restored").exists():
+    if trial.attempt and (Path(trial.dir) / CHECKPOINTS_FOLDER).exists():
         output.note("it went on from a checkpoint, and is replayed from the start")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ditk_ray.tracking.folders import DEFAULT_STORAGE
+from ditk_ray.config.storage import default_storage
 
 
 def add_sweep(parser: argparse.ArgumentParser, is_optional: bool = False, more: str = "") -> None:
@@ -20,7 +20,7 @@ def add_sweep(parser: argparse.ArgumentParser, is_optional: bool = False, more: 
         "--storage_path",
         metavar="DIR",
         type=Path,
-        default=DEFAULT_STORAGE,
+        default=default_storage(),
         help="where sweeps are kept (default: %(default)s)",
     )
 

@@ -10,7 +10,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ditk_ray.cli.output import count_line, ranked, score_line, show_value, trial_table
+from ditk_ray.cli.output import (
+    count_line,
+    pareto_view,
+    ranked,
+    score_line,
+    show_value,
+    trial_table,
+    why_line,
+)
 from ditk_ray.config.quantities import show_bytes, show_seconds
 from ditk_ray.provenance.masking import mask_text
 from ditk_ray.tracking.folders import sweep_to_type
@@ -25,9 +33,12 @@ def headline(seen: SeenSweep) -> Text:
     """Return a sweep in a line or two: how it stands, and its best trial."""
     seconds = seen.seconds
     took = "" if seconds is None else f" {_since(seen)} {show_seconds(seconds)}"
-    lines = [f"{seen.record.name}: {seen.status}{took}; {seen.done}/{seen.total} trials done"]
+    how = f"{seen.status}{took}{why_line(seen.record)}"
+    lines = [f"{seen.record.name}: {how}; {seen.done}/{seen.total} trials done"]
     if seen.status == DEAD:
-        lines.append("its process is gone (killed?); when it was last heard of:")
+        name = sweep_to_type(seen.folder)
+        lines.append(f"its process is gone (killed?); go on with it: ditk-ray resume {name}")
+        lines.append("when it was last heard of:")
     lines.append(count_line(seen.record))
     text = Text("\n".join(lines))
     text.stylize(_STYLES.get(seen.status, "yellow"), 0, len(lines[0]))
@@ -47,6 +58,8 @@ def sweep_view(seen: SeenSweep, state: str | None = None, rows: int | None = Non
         parts.append(Text(f"no trial is {state}"))
     if rows is not None and len(trials) > rows:
         parts.append(Text(f"... and {len(trials) - rows} more trials (--all shows them)"))
+    if seen.record.more_objectives and state is None:
+        parts.append(pareto_view(seen.record))
     return Group(*parts)
 
 
@@ -85,6 +98,7 @@ def describe_sweep(seen: SeenSweep) -> dict[str, Any]:
         "metric": seen.record.metric,
         "best_score": best and seen.record.score(best),
         "best_trial": best and best.id,
+        "pareto": [trial.id for trial in seen.record.pareto_set()],
         "started": seen.record.started,
         "ended": seen.record.ended,
         "seconds": seen.seconds,

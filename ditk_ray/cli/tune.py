@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ditk_ray.cli.cluster_arguments import add_cluster
+from ditk_ray.cli.ray_arguments import add_ray, chosen_run_mode
 from ditk_ray.cli.sweep_arguments import positive
+from ditk_ray.config.storage import default_storage
 from ditk_ray.errors import BadConfigError, Problem
-from ditk_ray.tracking.folders import DEFAULT_STORAGE
 
 if TYPE_CHECKING:
+    from ditk_ray.sweep.run import SweepOutcome
     from ditk_ray.sweep.setup import SweepOptions
     from ditk_ray.trial.warm_node import WarmNode
 
@@ -28,6 +30,12 @@ Exit code: 0 if the sweep finished with at least one successful trial, 1 if it
 did not, 2 if the input is wrong (then nothing was started), 130 after Ctrl-C.
 """
 
+_CHANGES = (
+    *("num_samples", "metric", "mode", "seeds_aggregate", "stopper", "progress_reporter"),
+    *("searcher", "scheduler", "warm_start", "backend", "dijob_template"),
+)
+"""The arguments that are attributes of a `JobCfg`."""
+
 
 def add_command(commands: Any) -> None:
     """Add `tune` to the parser's commands."""
@@ -41,16 +49,16 @@ def add_command(commands: Any) -> None:
         "--cfg_file", metavar="FILE", type=Path, help="its file (default: found in job_cfgs/)"
     )
     what.add_argument("--list", action="store_true", help="list the JobCfg classes and leave")
+    what.add_argument(
+        "--list_searchers", action="store_true", help="list what can choose trials, and leave"
+    )
+    what.add_argument(
+        "--list_schedulers", action="store_true", help="list what can end them early, and leave"
+    )
     what.add_argument("--plan", action="store_true", help="show what would run, and start nothing")
 
     where = parser.add_argument_group("where to run it")
-    where.add_argument(
-        "--run_mode",
-        choices=["local", "remote"],
-        help="a Ray of its own on this machine, or a cluster (default: local, "
-        "or remote if an address is given or RAY_ADDRESS is set)",
-    )
-    where.add_argument("--ray_address", metavar="HOST:PORT", help="the cluster's address")
+    add_ray(where)
     where.add_argument(
         "--num_workers_per_node",
         metavar="N",
@@ -61,10 +69,31 @@ def add_command(commands: Any) -> None:
         "--storage_path",
         metavar="DIR",
         type=Path,
-        default=DEFAULT_STORAGE,
-        help="where sweeps are kept (default: %(default)s)",
+        default=default_storage(),
+        help="where sweeps are kept (default: $DITK_RAY_STORAGE, else ditk_ray_results; in a "
+        "submitted job ~/ditk_ray_results)",
     )
     where.add_argument("--name", help="the sweep's name (default: the class and the time)")
+    where.add_argument(
+        "--resume_existing",
+        action="store_true",
+        help="go on with the sweep --name if it is there already, and be content if it has "
+        "finished: for what is started again after a crash (RayJob, systemd, batch queues)",
+    )
+
+    jobs = parser.add_argument_group("to run trials as DIJobs on Kubernetes")
+    jobs.add_argument("--backend", choices=["serial", "dijob"], help="(default: serial)")
+    jobs.add_argument(
+        "--dijob_template", metavar="FILE", type=Path, help="the YAML of a DIJob to make trials of"
+    )
+    add_cluster(jobs)
+    jobs.add_argument(
+        "--keep_dijobs",
+        choices=["none", "failed", "all"],
+        default="none",
+        help="leave no jobs in the cluster that have ended, those that failed, or all "
+        "(default: none; their logs are kept in any case)",
+    )
 
     record = parser.add_argument_group("how to record it in MLflow")
     record.add_argument(
@@ -85,10 +114,15 @@ def add_command(commands: Any) -> None:
 
     change = parser.add_argument_group("what to change in the JobCfg")
     change.add_argument("--num_samples", metavar="N", type=positive)
-    change.add_argument("--metric", metavar="NAME")
-    change.add_argument("--mode", choices=["max", "min"])
+    change.add_argument("--metric", metavar="NAME[,NAME]", help="what is optimised")
+    change.add_argument("--mode", metavar="max|min[,max|min]", help="for all metrics, or for each")
     change.add_argument(
         "--repeat_run_count", metavar="N", type=positive, help="run each trial on N seeds"
+    )
+    change.add_argument(
+        "--seeds_aggregate",
+        choices=["mean", "median", "worst", "iqm"],
+        help="what a trial's score is of its seeds' scores (iqm: the interquartile mean)",
     )
     change.add_argument(
         "--seed",
@@ -104,8 +138,22 @@ def add_command(commands: Any) -> None:
         dest="values",
         help="set a value of the config in all trials (+PATH=VALUE adds a new key; repeatable)",
     )
+    change.add_argument("--searcher", metavar="NAME", help="what chooses the trials")
     change.add_argument(
-        "--stopper", metavar="RULE|CLASS", help="end trials early, e.g. 'eval_value>=195'"
+        "--searcher_opt", action="append", default=[], metavar="NAME=VALUE", help="a setting of it"
+    )
+    change.add_argument("--scheduler", metavar="NAME", help="what ends or changes running trials")
+    change.add_argument(
+        "--scheduler_opt", action="append", default=[], metavar="NAME=VALUE", help="a setting of it"
+    )
+    change.add_argument(
+        "--warm_start", metavar="SWEEP", help="an earlier sweep that the searcher learns from"
+    )
+    change.add_argument(
+        "--stopper",
+        metavar="RULE|CLASS",
+        help="end trials early, e.g. 'eval_value>=195 or plateau(eval_value, 5)', "
+        "or the sweep: 'sweep.time>=2h'",
     )
 
     output = parser.add_argument_group("what to see")
@@ -126,13 +174,22 @@ def run(given: argparse.Namespace) -> int:
 
         output.print_jobs(list_jobs(given.cfg_file), given.format)
         return 0
+    if given.list_searchers or given.list_schedulers:
+        return _list_drivers(given)
+    from ditk_ray.cluster.ray_session import quiet_ray
     from ditk_ray.config.job_files import find_job
-    from ditk_ray.sweep.ray_session import quiet_ray
 
-    find_job(given.cfg_class, given.cfg_file)  # before Ray is imported: a typo answers at once
+    # Before Ray is imported: a typo answers at once.
+    entry = find_job(given.cfg_class, given.cfg_file)
+    quiet_ray()
+    if given.resume_existing and not given.plan:
+        from ditk_ray.cli.resume import resume_existing
+
+        code = resume_existing(given, entry.file)
+        if code is not None:
+            return code
     from ditk_ray.trial.warm_node import WarmNode
 
-    quiet_ray()
     output.note("importing DI-engine and Ray (some seconds)")
     with WarmNode() as warm:
         return _tune(given, warm)
@@ -146,6 +203,8 @@ def _tune(given: argparse.Namespace, warm: WarmNode) -> int:
     from ditk_ray.sweep.setup import prepared_sweep
 
     with prepared_sweep(job, _options(given), warm) as sweep:
+        if sweep.parts.note:
+            output.note(sweep.parts.note)
         if given.plan:
             output.print_plan(sweep, given.format)
             return 0
@@ -154,53 +213,70 @@ def _tune(given: argparse.Namespace, warm: WarmNode) -> int:
 
         display, reporter = build_display(sweep)
         outcome = run_sweep(sweep, display, reporter, output.note)
-    output.print_summary(outcome, given.format)
+    return finish(outcome, given.format)
+
+
+def finish(outcome: SweepOutcome, form: str) -> int:
+    """Print how a sweep ended and return the exit code."""
+    from ditk_ray.cli import output
+
+    output.print_summary(outcome, form)
     if outcome.record.status == "interrupted":
         return 130
     return 0 if outcome.succeeded else 1
 
 
+def _list_drivers(given: argparse.Namespace) -> int:
+    from ditk_ray.cli.driver_tables import print_schedulers, print_searchers
+    from ditk_ray.cluster.ray_session import quiet_ray
+
+    quiet_ray()
+    if given.list_searchers:
+        print_searchers(given.format)
+    if given.list_schedulers:
+        print_schedulers(given.format)
+    return 0
+
+
 def _changes(given: argparse.Namespace) -> dict[str, Any]:
     changes: dict[str, Any] = {
-        key: getattr(given, key)
-        for key in ("num_samples", "metric", "mode", "stopper", "progress_reporter")
-        if getattr(given, key) is not None
+        key: getattr(given, key) for key in _CHANGES if getattr(given, key) is not None
     }
     if given.repeat_run_count is not None:
         changes["seeds"] = given.repeat_run_count
-    changes["set"] = dict(_assignment(text) for text in given.values)
+    changes["set"] = dict(_assignment("--set", text) for text in given.values)
+    for key in ("searcher_opt", "scheduler_opt"):
+        changes[key] = dict(_assignment(f"--{key}", text) for text in getattr(given, key))
     return changes
 
 
 def _options(given: argparse.Namespace) -> SweepOptions:
+    from ditk_ray.cli.cluster_arguments import cluster_settings
     from ditk_ray.sweep.setup import SweepOptions
     from ditk_ray.tracking.store import chosen_uri
 
-    mode = given.run_mode
-    if mode is None:
-        mode = "remote" if given.ray_address or os.environ.get("RAY_ADDRESS") else "local"
-    if mode == "local" and given.ray_address:
-        hint = "leave --run_mode out, or say remote"
-        raise BadConfigError(Problem("--ray_address", "goes with --run_mode remote", hint))
     return SweepOptions(
         name=given.name,
         storage_path=given.storage_path,
-        run_mode=mode,
+        run_mode=chosen_run_mode(given),
         ray_address=given.ray_address,
         num_workers_per_node=given.num_workers_per_node,
         seed=given.seed,
         mlflow_uri=chosen_uri(given.mlflow_uri),
         mlflow_experiment=given.mlflow_experiment,
         mlflow_checkpoints=given.mlflow_checkpoints,
+        kube=cluster_settings(given),
+        keep_dijobs=given.keep_dijobs,
         command=tuple(sys.argv),
     )
 
 
-def _assignment(text: str) -> tuple[str, Any]:
+def _assignment(flag: str, text: str) -> tuple[str, Any]:
     """Read `a.b=VALUE`; the value is Python or JSON, else a string."""
     path, equals, value = text.partition("=")
     if not equals or not path.strip("+. "):
-        raise BadConfigError(Problem(f"--set {text}", "has to be PATH=VALUE"))
+        kind = "PATH" if flag == "--set" else "NAME"
+        raise BadConfigError(Problem(f"{flag} {text}", f"has to be {kind}=VALUE"))
     words = {"true": True, "false": False, "null": None, "none": None}
     if value.lower() in words:
         return path.strip(), words[value.lower()]

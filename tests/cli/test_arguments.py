@@ -81,6 +81,17 @@ def test_an_unknown_flag_of_a_command_names_the_nearest(capsys):
     assert "did you mean --storage_path?" in refusal(parser, capsys, "tune", "--storage", "x")
 
 
+def test_a_flag_of_another_command_is_said_to_be_one(capsys):
+    parser = Parser(prog="tool")
+    commands = parser.add_subparsers(required=True)
+    commands.add_parser("tune").add_argument("--storage_path")
+    commands.add_parser("submit").add_argument("words", nargs="*")
+
+    text = refusal(parser, capsys, "submit", "tune", "--storage_path", "x")
+    assert "a flag of another command" in text
+    assert "goes after --" in text
+
+
 def test_a_flag_like_no_other_gets_no_far_fetched_suggestion(parser, capsys):
     assert "did you mean" not in refusal(parser, capsys, "--zzz")
 

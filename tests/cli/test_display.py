@@ -31,8 +31,19 @@ def test_a_narrow_terminal_cuts_the_parameters_and_nothing_else(record, width):
     assert len(lines) <= 24
     assert "demo" in lines[0]
     assert "39/50 done" in lines[0]
+    headings = "trial state best eval_value env_step time parameters"
+    assert lines[3].split() == headings.split()
     assert "trial_00003  running" in text
     assert "trial_00039  succeeded" in text
+
+
+def test_what_ended_a_trial_is_shown_where_there_is_room(record):
+    record.trials["trial_00039"].why = "plateau(eval_value, 5)"
+    console = Console(width=100, height=24, record=True, file=io.StringIO())
+    console.print(LiveDisplay(50, console)._view(record))
+    (line,) = [row for row in console.export_text().splitlines() if row.startswith("trial_00039")]
+    assert line.split()[:5] == ["trial_00039", "succeeded", "195", "100", "12.3s"]
+    assert "ended by plateau(eval_value, 5); param" in line
 
 
 def test_plain_lines_say_what_ended_and_how_far_the_sweep_is(record, capsys):
@@ -43,6 +54,14 @@ def test_plain_lines_say_what_ended_and_how_far_the_sweep_is(record, capsys):
     said = capsys.readouterr().err
     assert "trial_00039 succeeded, best eval_value 195 (39/50 done)" in said
     assert "trial_00039 leads: eval_value 195, 100 steps" in said
+
+
+def test_a_plain_line_names_the_rule_that_stopped_a_trial(record, capsys):
+    trial = record.trials["trial_00001"]
+    trial.state, trial.why = TrialState.STOPPED, "plateau(eval_value, 5)"
+    PlainDisplay(50).changed(record, trial)
+    said = capsys.readouterr().err
+    assert "trial_00001 stopped by plateau(eval_value, 5), best eval_value 5 (39/50 done)" in said
 
 
 def test_only_a_better_score_is_worth_a_line(record, capsys):

@@ -1,0 +1,114 @@
+"""`ditk-ray cluster forward`: from loopback, through a real API server, to a real Ray head."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from tests.cli.test_cluster_looking import RULES
+from tests.cluster.ray_clusters import RayCluster
+from tests.kube.api_server import ApiServer
+from tests.kube.ray_manifests import make, make_mlflow, ray_cluster
+from tests.kube.stand_in.kuberay import StandInKubeRay
+from tests.kube.test_rights import wait_for_rules
+from tests.processes import free_port
+
+pytestmark = [pytest.mark.kube, pytest.mark.ray]
+
+DITK_RAY = str(Path(sys.executable).with_name("ditk-ray"))
+BEFORE = "name: rl address: http://rl-head-svc.rl.svc:8265\n"
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[RayCluster]:
+    with RayCluster({"CPU": 1}, dashboard=True, token=secrets.token_hex(32)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
+    """What stands where MLflow would: any web server."""
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    (folder / "version").write_text("a page of MLflow's pod")
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), lambda *given: _Quiet(*given, directory=str(folder))
+    )
+    threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+def test_a_job_reaches_a_real_head_by_the_forwarded_port(
+    kuberay: ApiServer, namespace: str, ray: RayCluster, pages: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    head = int(ray.dashboard_url.rpartition(":")[2])
+    ports = {8265: head, 5000: int(pages.server_address[1])}
+    kuberay.grant(namespace, "ranger", RULES)
+    wait_for_rules(kuberay, namespace, "ranger", RULES)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".cluster_config").write_text(BEFORE)
+    environment = {key: value for key, value in os.environ.items() if key != "RAY_AUTH_TOKEN"}
+    environment |= {"HOME": str(home), "KUBECONFIG": str(kuberay.kubeconfig("ranger", namespace))}
+    wanted = free_port()
+    with StandInKubeRay(kuberay, namespace, ports, ray.token) as operator:
+        make(kuberay.admin, namespace, ray_cluster("rl"))
+        make_mlflow(kuberay.admin, namespace)
+        status = [DITK_RAY, "cluster", "status", "rl", "--wait", "2m"]
+        subprocess.run(status, env=environment, check=True, capture_output=True, timeout=200)
+        forward = subprocess.Popen(
+            [DITK_RAY, "cluster", "forward", "rl", f"--port={wanted}", f"--mlflow_port={wanted}"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert forward.stdout is not None
+            dashboard, mlflow = (forward.stdout.readline().split() for _ in range(2))
+            assert dashboard == ["dashboard", f"http://127.0.0.1:{wanted}"]
+            assert mlflow[0] == "mlflow"
+            assert mlflow[1] != dashboard[1]  # a port that is taken is passed over
+            page = urllib3.request("GET", f"{mlflow[1]}/version", timeout=30)
+            assert page.data == b"a page of MLflow's pod"
+            assert f"http://127.0.0.1:{wanted}" in (home / ".cluster_config").read_text()
+
+            operator.replace_head("rl")
+            hello = "print('the answer is', 6 * 7)"
+            submitted = subprocess.run(
+                [DITK_RAY, "submit", "--cluster", "rl", "--", "python", "-c", hello],
+                env=environment,
+                cwd=home,
+                capture_output=True,
+                text=True,
+                timeout=240,
+            )
+            assert submitted.returncode == 0, submitted.stderr
+            assert "the answer is 42" in submitted.stdout
+            forward.send_signal(signal.SIGINT)
+            _, said = forward.communicate(timeout=60)
+        finally:
+            forward.kill()
+            forward.communicate()
+    assert forward.returncode == 0, said
+    assert "ditk-ray submit --cluster rl" in said
+    assert "Traceback" not in said
+    assert (home / ".cluster_config").read_text() == BEFORE
+    assert (home / ".ray" / "tokens" / "rl").read_text().strip() == ray.token

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from ditk_ray.cli.output import show_state
+from ditk_ray.tracking.record import TrialRecord, TrialState
+
+LOST, STALL = {"kind": "lost"}, {"kind": "stall"}
+
+
+@pytest.mark.parametrize(
+    ("trial", "shown"),
+    [
+        (TrialRecord("a", {}, TrialState.RUNNING), "running"),
+        (TrialRecord("a", {}, TrialState.PAUSED), "paused"),
+        (TrialRecord("a", {}, TrialState.PAUSED, is_held=True), "paused by hand"),
+        (
+            TrialRecord("a", {}, TrialState.RUNNING, failures=[LOST, STALL, LOST]),
+            "running (after 2 lost, stall)",
+        ),
+        (TrialRecord("a", {}, TrialState.FAILED, error="x", failures=[LOST]), "failed"),
+    ],
+)
+def test_a_trials_state_says_what_it_went_through(trial, shown):
+    assert show_state(trial) == shown
