@@ -7,8 +7,10 @@ TORCH ?=
 PYTHON ?= python3
 VENV ?= .venv
 JOB ?= CartpoleDQNJobCfg
+WORKERS ?= 2
+TESTS ?=
 
-.PHONY: help setup tune test test-fast check format bench
+.PHONY: help setup kube-assets tune test test-fast check format bench chaos chaos-kube
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,11 +18,15 @@ help: ## show this list
 setup: ## make or update the environment in .venv
 	@TORCH="$(TORCH)" PYTHON="$(PYTHON)" scripts/setup_env.sh "$(VENV)"
 
+kube-assets: ## make a Kubernetes API server for the tests (once; six minutes)
+	@scripts/kube_assets.sh
+
 tune: setup ## run a real sweep on this machine (JOB=NAME, ARGS="..." for its flags)
 	@"$(VENV)/bin/python" scripts/tune.py --cfg_class $(JOB) $(ARGS)
 
-test: setup ## run all tests, on a real local Ray
-	@"$(VENV)/bin/python" -m pytest
+test: setup ## run all tests, on a real local Ray (TESTS=... for some, WORKERS=N at once)
+	@"$(VENV)/bin/python" -m pytest --numprocesses $(WORKERS) --dist loadfile \
+	  --no-loadscope-reorder $(TESTS)
 
 test-fast: setup ## run only the tests that need neither Ray nor DI-engine
 	@"$(VENV)/bin/python" -m pytest -m "not ray and not engine"
@@ -34,7 +40,17 @@ format: setup ## format the code and sort the imports
 	@"$(VENV)/bin/ruff" check --fix .
 	@"$(VENV)/bin/ruff" format .
 
-bench: setup ## measure the sweep's efficiency and the cost of recording (an hour)
+bench: setup ## measure efficiency, recording, the way to a good score, 200 DIJobs (two hours)
 	@"$(VENV)/bin/python" benchmarks/sweep_efficiency.py --trials 16
 	@"$(VENV)/bin/python" -W ignore benchmarks/tracking_cost.py
 	@"$(VENV)/bin/python" -W ignore benchmarks/tracking_cost.py --trials 1000 --rounds 1 --only bare
+	@"$(VENV)/bin/python" -W ignore benchmarks/time_to_target.py
+	@"$(VENV)/bin/python" -W ignore benchmarks/dijob_scale.py
+
+chaos: setup ## run a sweep under random faults (SEED=1 FAULTS=40 TRIALS=30)
+	@"$(VENV)/bin/python" -W ignore -m tests.faults.chaos --seed $(or $(SEED),1) \
+	  --faults $(or $(FAULTS),40) --trials $(or $(TRIALS),30)
+
+chaos-kube: setup ## the same with trials that are DIJobs, on a real API server (SEED, FAULTS, TRIALS)
+	@"$(VENV)/bin/python" -W ignore -m tests.faults.kube_chaos --seed $(or $(SEED),1) \
+	  --faults $(or $(FAULTS),40) --trials $(or $(TRIALS),30)

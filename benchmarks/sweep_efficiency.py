@@ -38,8 +38,8 @@ from pathlib import Path
 import psutil
 
 from ditk_ray.cli.output import note
+from ditk_ray.cluster.ray_session import local_ray, quiet_ray
 from ditk_ray.config.quantities import show_bytes
-from ditk_ray.sweep.ray_session import local_ray, quiet_ray
 
 CONFIG = "dizoo.classic_control.cartpole.config.cartpole_dqn_config"
 NEVER = 10**9

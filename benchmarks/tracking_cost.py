@@ -49,8 +49,8 @@ from typing import Any
 from loop_meter import Cost, Meter
 
 from ditk_ray.cli.output import note
-from ditk_ray.sweep.nodes import usable_cpus
-from ditk_ray.sweep.ray_session import local_ray, quiet_ray
+from ditk_ray.cluster.nodes import usable_cpus
+from ditk_ray.cluster.ray_session import local_ray, quiet_ray
 from ditk_ray.tracking.store import calm_mlflow
 
 AT_ONCE = 4
@@ -180,7 +180,7 @@ def run_contestant(name: str, trials: int, reports: int, folder: Path) -> Measur
     from ray import tune
     from ray.tune.search import BasicVariantGenerator
 
-    from ditk_ray.sweep.run import trial_name
+    from ditk_ray.sweep.trial_source import trial_name
 
     recording = CONTESTANTS[name](folder)
     tuner = tune.Tuner(
