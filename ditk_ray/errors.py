@@ -145,7 +145,11 @@ class KubeForbiddenError(KubeError):
 
 
 class KubeNotFoundError(KubeError):
-    """The object, its namespace or the whole resource is not there."""
+    """The object or its namespace is not there."""
+
+
+class KubeUnknownKindError(KubeError):
+    """The cluster has no such kind of objects: it says nothing of a single one."""
 
 
 class KubeConflictError(KubeError):

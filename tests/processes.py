@@ -13,6 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
+PATIENCE = float(os.environ.get("DITK_RAY_TEST_PATIENCE", "1"))
+"""How many times longer than on a quiet machine things may take until they are given up."""
+
 
 def free_port() -> int:
     with socket.socket() as found:
@@ -29,12 +32,12 @@ def can_connect(port: int) -> bool:
 
 def wait_until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     """Return the condition's value once it is true; fail if that takes too long."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while time.monotonic() < deadline:
         if value := condition():
             return value
         time.sleep(0.05)
-    pytest.fail(f"waited {seconds:.0f} s in vain for {what}")
+    pytest.fail(f"waited {seconds * PATIENCE:.0f} s in vain for {what}")
 
 
 def end(processes: list[psutil.Process]) -> None:

@@ -26,7 +26,7 @@ from tests.kube.api_server import ApiServer
 from tests.kube.kuberay_crds import install_kuberay
 from tests.kube.stand_in.kuberay import StandInKubeRay
 from tests.kube.test_rights import wait_for_rules
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 from tests.test_documents import CLUSTERS, ROOT, commands
 
 pytestmark = [pytest.mark.kube, pytest.mark.ray]
@@ -107,7 +107,7 @@ def run(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=280 * PATIENCE,
     )
 
 

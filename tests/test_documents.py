@@ -17,7 +17,7 @@ import yaml
 
 from tests.kube.api_server import ApiServer
 from tests.kube.stand_in import StandInCluster
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 
 pytestmark = pytest.mark.ray
 
@@ -99,7 +99,7 @@ def run(command: str, folder: Path, **more: str) -> subprocess.CompletedProcess[
         env=environment() | more,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=280 * PATIENCE,
     )
 
 

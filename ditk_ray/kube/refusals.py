@@ -22,6 +22,7 @@ from ditk_ray.errors import (
     KubeForbiddenError,
     KubeNotFoundError,
     KubeRefusedError,
+    KubeUnknownKindError,
     KubeUnreachableError,
 )
 from ditk_ray.kube.resources import DIJOBS, RAY_CLUSTERS, RAY_JOBS
@@ -158,14 +159,14 @@ def _role_file(asked: Asked) -> str:
     return _CLUSTER_ROLE
 
 
-def _not_found(asked: Asked, said: Mapping[str, Any], message: str) -> KubeNotFoundError:
+def _not_found(asked: Asked, said: Mapping[str, Any], message: str) -> KubeError:
     details = said.get("details") or {}
     if details.get("kind") == "namespaces":
         return KubeNotFoundError(f"cannot {asked}: there is no such namespace", 404)
     # An object that is missing is named in the answer; a resource that is missing is not.
     if not details.get("name") and asked.plural in _OPERATORS:
         kind, operator, definition = _OPERATORS[asked.plural]
-        return KubeNotFoundError(
+        return KubeUnknownKindError(
             f"cannot {asked}: this cluster does not know {kind}\n"
             f"    is {operator} installed? `kubectl get crd` should list {definition}",
             404,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
 
-from ditk_ray.errors import KubeError, KubeUnreachableError
+from ditk_ray.errors import KubeError, KubeUnknownKindError, KubeUnreachableError
 from ditk_ray.kube.backoff import Backoff
 from ditk_ray.kube.refusals import Asked, never_arrived, refusal, unreachable
 from ditk_ray.kube.streams import LineStream
@@ -52,7 +52,8 @@ class Wire:
 
     A request that fails for a reason that may pass (no connection, 429, 5xx) is sent again
     for up to `patience` seconds; then KubeUnreachableError is raised. Every other refusal
-    is raised at once.
+    is raised at once. A server that no longer knows a kind of objects for which it has
+    answered before has only just started, which passes.
     """
 
     def __init__(self, client: ApiClient, patience: float) -> None:
@@ -60,6 +61,7 @@ class Wire:
         self.patience = patience
         self._client = client
         self._closed = threading.Event()
+        self._served: set[str] = set()
 
     def ask(self, call: Call, patience: float | None = None) -> dict[str, Any]:
         """Send a request and return the object that is the answer."""
@@ -111,6 +113,7 @@ class Wire:
             wrapped = unreachable(call.asked, self.host, OSError(str(error.reason)))
             return _Failure(wrapped, call.is_repeatable and is_trusted)
         if 200 <= response.status < 300:
+            self._served.add(call.asked.plural)
             return response
         return self._refused(call, response)
 
@@ -120,6 +123,8 @@ class Wire:
         except HTTPError:
             body = b""
         error = refusal(call.asked, response.status, body)
+        if isinstance(error, KubeUnknownKindError) and call.asked.plural in self._served:
+            error = KubeUnreachableError(f"just now, {error}", response.status)
         # With 429 and 503 the server has not begun; other 5xx may have had their effect.
         is_passing = isinstance(error, KubeUnreachableError)
         may_retry = is_passing and (call.is_repeatable or response.status in (429, 503))

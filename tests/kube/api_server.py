@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -28,6 +29,7 @@ _PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 # their part.
 _CONTROLLERS = "garbagecollector,namespace,pvc-protection,resourcequota"
 _MASTERS = ("system:masters",)
+_DEFINITIONS = "apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def kube_assets() -> Path:
@@ -113,6 +115,17 @@ class ApiServer:
         asked = {"key": "AA==", "limit": 1, "keys_only": True}
         revision = self._etcd("kv/range", asked)["header"]["revision"]
         self._etcd("kv/compaction", {"revision": revision, "physical": True})
+
+    @contextlib.contextmanager
+    def without_dijobs(self) -> Iterator[None]:
+        """Not know DIJobs meanwhile, as a server that has only just started; those there stay."""
+        self._serve_dijobs(False)
+        try:
+            wait_until(lambda: not self._knows_dijobs(), 30, "the API server to forget DIJobs")
+            yield
+        finally:
+            self._serve_dijobs(True)
+            wait_until(self._knows_dijobs, 30, "the API server to know DIJobs")
 
     def client(self, user: str, groups: tuple[str, ...] = ()) -> ApiClient:
         """Return a plain client for a user, who exists by being named."""
@@ -252,14 +265,20 @@ class ApiServer:
         return self._write_kubeconfig(name, "default", credentials)
 
     def _install_dijobs(self) -> None:
-        path = "apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         definition = yaml.safe_load(_crd_file().read_text())
         try:
-            self.admin.create(path, definition)
+            self.admin.create(_DEFINITIONS, definition)
         except ApiError as error:
             if error.code != 409:
                 raise
         wait_until(self._knows_dijobs, 30, "the API server to know DIJobs")
+
+    def _serve_dijobs(self, is_served: bool) -> None:
+        path = f"{_DEFINITIONS}/dijobs.diengine.opendilab.org"
+        versions = self.admin.get(path)["spec"]["versions"]
+        for version in versions:
+            version["served"] = is_served
+        self.admin.patch(path, {"spec": {"versions": versions}})
 
     def _knows_dijobs(self) -> bool:
         try:

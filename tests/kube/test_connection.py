@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ditk_ray.errors import (
     KubeForbiddenError,
     KubeNotFoundError,
     KubeRefusedError,
+    KubeUnknownKindError,
     KubeUnreachableError,
 )
 from ditk_ray.kube import connection
@@ -168,17 +170,26 @@ def test_refusals_say_what_is_wrong_without_a_traceback(kube: ApiServer, namespa
 
 
 def test_a_cluster_without_the_operator_is_asked_about_it(kube: ApiServer, namespace: str) -> None:
-    cluster = connect(KubeSettings(kube.kubeconfig(namespace=namespace)))
-    kube.admin.delete(
-        "apis/apiextensions.k8s.io/v1/customresourcedefinitions/dijobs.diengine.opendilab.org"
-    )
-    end = time.monotonic() + 20
-    try:
-        with pytest.raises(KubeNotFoundError, match="is DI-orchestrator installed"):
-            while time.monotonic() < end:
-                cluster.dijobs.list(patience=0)
-    finally:
-        kube.restart()
+    with kube.without_dijobs():
+        cluster = connect(KubeSettings(kube.kubeconfig(namespace=namespace)))
+        with pytest.raises(KubeUnknownKindError, match="is DI-orchestrator installed"):
+            cluster.dijobs.list()
+        with pytest.raises(KubeUnknownKindError, match="is DI-orchestrator installed"):
+            cluster.dijobs.get("job")
+
+
+def test_a_server_that_does_not_know_a_kind_any_more_is_waited_for(
+    kube: ApiServer, namespace: str
+) -> None:
+    cluster = connect(KubeSettings(kube.kubeconfig(namespace=namespace)), patience=30)
+    cluster.dijobs.create(dijob())
+    with kube.without_dijobs():
+        with pytest.raises(KubeUnreachableError, match="does not know DIJobs"):
+            cluster.dijobs.get("job", patience=0.5)
+        asking = ThreadPoolExecutor(1).submit(cluster.dijobs.get, "job")
+        time.sleep(0.5)
+        assert not asking.done()
+    assert asking.result(30)["metadata"]["name"] == "job"
 
 
 def test_errors_travel_between_processes() -> None:

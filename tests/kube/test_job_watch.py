@@ -315,6 +315,23 @@ def test_a_released_job_is_deleted_also_when_the_api_server_is_away(sweep: Sweep
     assert [job["metadata"]["name"] for job in sweep.cluster.dijobs.list()] == ["kept"]
 
 
+def test_a_job_is_not_taken_for_deleted_while_the_api_server_does_not_know_its_kind(
+    sweep: Sweep,
+) -> None:
+    """As it is for a moment after the API server has started."""
+    sweep.submit("running", lambda: training(1000))
+    sweep.submit("released", lambda: training(1000))
+    sweep.wait_for("running", Message)
+    with sweep.kube.without_dijobs():
+        sweep.watch.release("released")
+        time.sleep(2)
+        assert not any(isinstance(event, Gone) for event in sweep.watch.events("running", 0, 0))
+    wait_until(lambda: not sweep.stand_in.pods("released"), 40, "the pod to go")
+    assert [job["metadata"]["name"] for job in sweep.cluster.dijobs.list()] == ["running"]
+    seen = len(sweep.watch.events("running", 0, 0))
+    assert any(isinstance(event, Message) for event in sweep.watch.events("running", seen, 20))
+
+
 def test_a_living_sweep_has_a_sign_of_life_which_goes_at_its_end(sweep: Sweep) -> None:
     name = heartbeat_name(KEY)
     maps = lambda: {each["metadata"]["name"]: each for each in sweep.cluster.config_maps.list()}  # noqa: E731

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ditk_ray.cluster.kuberay.needed_rights import looking_rights, making_rights
-from ditk_ray.errors import KubeError, KubeForbiddenError, KubeNotFoundError
+from ditk_ray.errors import (
+    KubeError,
+    KubeForbiddenError,
+    KubeNotFoundError,
+    KubeUnknownKindError,
+)
 from ditk_ray.kube.access import (
     Right,
     is_allowed,
@@ -102,7 +107,7 @@ def _operator(kube: Kube) -> Finding:
 def _traces(kube: Kube, about: str) -> Finding:
     try:
         clusters = kube.objects(RAY_CLUSTERS).list()
-    except (KubeForbiddenError, KubeNotFoundError):
+    except (KubeForbiddenError, KubeUnknownKindError):
         clusters = []
     if any(each.get("status") for each in clusters):
         return Finding(about, Verdict.OK, "it has looked at RayClusters of this namespace")

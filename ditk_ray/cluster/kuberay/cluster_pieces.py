@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ditk_ray.errors import KubeConflictError, KubeNotFoundError
+from ditk_ray.errors import KubeConflictError, KubeNotFoundError, KubeUnknownKindError
 from ditk_ray.kube.connection import Kube
 from ditk_ray.kube.labels import CLUSTER, MANAGED_BY, MANAGER
 from ditk_ray.kube.objects import Manifest
 from ditk_ray.kube.resources import (
     DEPLOYMENTS,
     NETWORK_POLICIES,
-    RAY_API,
     RAY_CLUSTERS,
     RAY_JOBS,
     ROLE_BINDINGS,
@@ -130,7 +129,5 @@ def _list(kube: Kube, resource: Resource, labels: str) -> list[Manifest]:
     """Return those of our objects; without KubeRay there are none of its own, but all the rest."""
     try:
         return kube.objects(resource).list(f"{MANAGED_BY}={MANAGER},{labels}")
-    except KubeNotFoundError:
-        if resource.api_version != RAY_API:
-            raise
+    except KubeUnknownKindError:
         return []

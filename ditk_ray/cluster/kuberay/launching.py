@@ -8,7 +8,14 @@ from datetime import UTC, datetime
 
 from ditk_ray.cluster.kuberay.cluster_pieces import PIECES, title_of
 from ditk_ray.cluster.kuberay.ray_job_health import job_health
-from ditk_ray.errors import BadConfigError, DitkRayError, KubeError, KubeNotFoundError, Problem
+from ditk_ray.errors import (
+    BadConfigError,
+    DitkRayError,
+    KubeError,
+    KubeNotFoundError,
+    KubeUnknownKindError,
+    Problem,
+)
 from ditk_ray.kube.connection import Kube
 from ditk_ray.kube.labels import CLUSTER, MANAGED_BY
 from ditk_ray.kube.objects import Manifest, Objects
@@ -152,7 +159,7 @@ def _within(group: Manifest, size: int | None) -> int:
 def _found(objects: Objects, name: str) -> Manifest | None:
     try:
         return objects.get(name)
-    except KubeNotFoundError:  # also if its kind is unknown, which the check will tell
+    except (KubeNotFoundError, KubeUnknownKindError):  # of the latter the check will tell
         return None
 
 
