@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ditk_ray.cli.object_output import tell
 from ditk_ray.cli.ray_arguments import add_ray, chosen_ray, chosen_run_mode
 from ditk_ray.cli.sweep_arguments import add_format, positive
+from ditk_ray.config.storage import is_submitted_job
 from ditk_ray.errors import BadConfigError, Problem
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _spread(values: Sequence[Any], count: int) -> list[Any]:
 
 def _folder() -> str | None:
     """Return where commands run: here, or, in a submitted job, where its code is."""
-    return None if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ else str(Path.cwd())
+    return None if is_submitted_job() else str(Path.cwd())
 
 
 def _warn_of_shells(commands: Sequence[WrappedCommand]) -> None:

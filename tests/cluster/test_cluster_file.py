@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -75,6 +76,14 @@ def test_a_link_to_the_file_stays_a_link(file, tmp_path):
     write_clusters(file, [LAB])
     assert file.is_symlink()
     assert read_clusters(tmp_path / "dotfiles") == [LAB]
+
+
+def test_commands_that_write_at_once_lose_nothing_of_each_other(file):
+    """As two terminals do that forward to two clusters."""
+    clusters = [KnownCluster(f"c{number}", "http://h:1") for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda cluster: write_clusters(file, [cluster]), clusters))
+    assert {cluster.name for cluster in read_clusters(file)} == {each.name for each in clusters}
 
 
 def test_an_unknown_name_is_told_with_those_like_it():

@@ -6,8 +6,11 @@ A line reads `name: lab address: http://10.0.0.7:8265`. Blank lines and lines th
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,26 +71,17 @@ def write_clusters(path: Path, clusters: Iterable[KnownCluster]) -> None:
     new = {cluster.name: cluster for cluster in clusters}
     for cluster in new.values():
         _cluster_of(_line_of(cluster))  # what is written has to be readable
-    lines: list[str] = []
-    for line in _lines(path):
-        name = _name_on(line)
-        if name not in new:
-            lines.append(line)
-        elif any(_name_on(written) == name for written in lines):
-            continue
-        else:
-            lines.append(_line_of(new[name]))
-    there = {_name_on(line) for line in lines}
-    lines += [_line_of(cluster) for name, cluster in new.items() if name not in there]
-    _write_lines(path, lines)
+    with _alone(path):
+        _write_lines(path, _with(_lines(path), new))
 
 
 def forget_clusters(path: Path, names: Collection[str]) -> None:
     """Take the lines of clusters out of a file, if there is one; the others stay."""
-    before = _lines(path)
-    after = [line for line in before if _name_on(line) not in names]
-    if after != before:
-        _write_lines(path, after)
+    with _alone(path):
+        before = _lines(path)
+        after = [line for line in before if _name_on(line) not in names]
+        if after != before:
+            _write_lines(path, after)
 
 
 def chosen_clusters(known: Sequence[KnownCluster], names: Iterable[str]) -> list[KnownCluster]:
@@ -101,6 +95,34 @@ def chosen_clusters(known: Sequence[KnownCluster], names: Iterable[str]) -> list
             for name in unknown
         )
     return [by_name[name] for name in wanted]
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other commands from changing the file meanwhile: each would lose the other's lines.
+
+    The lock is on its folder, as the file itself is replaced. Where the file system has no such
+    locks, there is none.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            folder = os.open(path.resolve().parent, os.O_RDONLY)
+            stack.callback(os.close, folder)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+
+
+def _with(lines: Iterable[str], new: Mapping[str, KnownCluster]) -> list[str]:
+    """Return the lines of a file after clusters, by their names, are written into it."""
+    left = dict(new)
+    after: list[str] = []
+    for line in lines:
+        name = _name_on(line)
+        if name not in new:
+            after.append(line)
+        elif name in left:
+            after.append(_line_of(left.pop(name)))
+    return after + [_line_of(cluster) for cluster in left.values()]
 
 
 def _about(name: str, known: Collection[str]) -> str:
