@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import signal
-from functools import partial
 
 import pytest
+import yaml
 
 from tests.faults.sound_sweep import ended, require_sound
-from tests.processes import processes_in, wait_until
+from tests.processes import PATIENCE, processes_in, wait_until
 from tests.trial import experiments
 
 JOB = f"""
@@ -30,16 +31,35 @@ class AgainJobCfg(JobCfg):
 """
 
 
+def ray_job(cli, *command: str) -> tuple[list[str], dict[str, str]]:
+    """Return what `cluster run` has a RayJob start, and with which environment."""
+    launched = ("--name", "again", "--image", "image", "--no_mlflow")
+    shown = cli("cluster", "run", "--dry_run", *launched, "--", *command)
+    assert shown.returncode == 0, shown.stderr
+    manifests = list(yaml.safe_load_all(shown.stdout))
+    [job] = [manifest["spec"] for manifest in manifests if manifest["kind"] == "RayJob"]
+    head = job["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    return shlex.split(job["entrypoint"]), {each["name"]: each["value"] for each in head["env"]}
+
+
 @pytest.mark.timeout(700)
 @pytest.mark.ray
-def test_killed_begun_again_elsewhere_and_once_more(driver, cli, tmp_path, ray_address):
+def test_the_entrypoint_of_a_ray_job_killed_begun_again_elsewhere_and_once_more(
+    driver, cli, tmp_path, ray_address
+):
+    """KubeRay starts the same command again, on a new cluster, with the same claim for results."""
+    command, environment = ray_job(cli, "tune", "--cfg_file", "code/job.py")
+    assert command.pop(0) == "ditk-ray"
+    results = tmp_path / "claim"
+    assert environment["DITK_RAY_STORAGE"] == "/results"
+    environment |= {"DITK_RAY_STORAGE": str(results), "RAY_ADDRESS": ray_address}
+    folder = results / "again"
     for name in ("first", "second"):  # a shipped copy of the code is another one each time
         (tmp_path / name).mkdir()
         (tmp_path / name / "job.py").write_text(JOB)
-    folder = tmp_path / "ditk_ray_results/again"
-    start = partial(driver, "tune", "--resume_existing", "--name", "again", "--mlflow_uri", "none")
 
-    process = start("--cfg_file", "first/job.py", RAY_ADDRESS=ray_address)
+    (tmp_path / "code").symlink_to(tmp_path / "first")
+    process = driver(*command, **environment)
     wait_until(lambda: ended(folder), 150, "a trial to end")
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -47,19 +67,20 @@ def test_killed_begun_again_elsewhere_and_once_more(driver, cli, tmp_path, ray_a
     shutil.rmtree(tmp_path / "first")
     done = len(ended(folder))
 
-    second = start("--cfg_file", "second/job.py", RAY_ADDRESS=ray_address)
-    output, _ = second.communicate(timeout=280)
+    (tmp_path / "code").unlink()
+    (tmp_path / "code").symlink_to(tmp_path / "second")
+    second = driver(*command, **environment)
+    output, _ = second.communicate(timeout=280 * PATIENCE)
     assert second.returncode == 0, output
     assert f"going on with again: {done} trials have ended" in output
     require_sound(folder, 4)
 
-    third = cli(
-        *("tune", "--cfg_file", "second/job.py", "--resume_existing", "--name", "again"),
-        *("--format", "json"),
-    )
-    assert third.returncode == 0
-    assert "again has finished already" in third.stderr
-    assert json.loads(third.stdout)["status"] == "finished"
+    third = driver(*command, "--format", "json", **environment)
+    output, _ = third.communicate(timeout=60 * PATIENCE)
+    assert third.returncode == 0, output
+    said, _, record = output.partition("{")
+    assert "again has finished already" in said
+    assert json.loads("{" + record)["status"] == "finished"
 
 
 def test_it_needs_a_name(cli, tmp_path):
