@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ditk_ray.cli.arguments import seconds
@@ -41,11 +42,21 @@ def add_commands(verbs: Any) -> None:
     parser.add_argument(
         "--results", action="store_true", help="also the claims, with all results and records"
     )
+    add_without_kuberay(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument(
         "--wait", metavar="TIME", type=seconds, help="wait until all is gone, such as 5m"
     )
     add_cluster(parser)
+
+
+def add_without_kuberay(parser: argparse.ArgumentParser) -> None:
+    """Let a command go on where KubeRay was uninstalled."""
+    parser.add_argument(
+        "--without_kuberay",
+        action="store_true",
+        help="KubeRay was uninstalled: where its kinds are unknown, no cluster stands any more",
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -69,7 +80,7 @@ def run(given: argparse.Namespace) -> int:
         return 1
     delete_pieces(kube, pieces, lambda piece: print(f"{piece.title} deleted", flush=True))
     tell_kept(kept)
-    return _wait(kube, pieces, given.wait) if given.wait is not None else 0
+    return _wait(kube, pieces, given) if given.wait is not None else 0
 
 
 def tell_kept(kept: Sequence[Piece]) -> None:
@@ -83,20 +94,21 @@ def _chosen(kube: Kube, given: argparse.Namespace) -> list[Piece]:
     from ditk_ray.cluster.kuberay.cluster_pieces import find_pieces
     from ditk_ray.config.nearest import did_you_mean
 
+    find = partial(find_pieces, kube, without_kuberay=given.without_kuberay)
     if given.all:
-        return find_pieces(kube)
-    found = {name: find_pieces(kube, name) for name in dict.fromkeys(given.names)}
+        return find()
+    found = {name: find(name) for name in dict.fromkeys(given.names)}
     if missing := [name for name, pieces in found.items() if not pieces]:
-        known = {piece.cluster for piece in find_pieces(kube)}
+        known = {piece.cluster for piece in find()}
         what = f"ditk-ray made no such cluster or job in namespace {kube.namespace!r}"
         raise BadConfigError([Problem(name, what, did_you_mean(name, known)) for name in missing])
     return [piece for pieces in found.values() for piece in pieces]
 
 
-def _wait(kube: Kube, pieces: Sequence[Piece], limit: float) -> int:
+def _wait(kube: Kube, pieces: Sequence[Piece], given: argparse.Namespace) -> int:
     from ditk_ray.cluster.kuberay.cluster_pieces import wait_until_gone
 
-    left = wait_until_gone(kube, pieces, limit)
+    left = wait_until_gone(kube, pieces, given.wait, without_kuberay=given.without_kuberay)
     if left:
         tell(f"error: still there: {', '.join(piece.title for piece in left)}")
     return 1 if left else 0

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ditk_ray.cli.cluster_arguments import add_cluster, cluster_settings
+from ditk_ray.cli.cluster_delete import add_without_kuberay
 from ditk_ray.cli.object_output import (
     add_object_format,
     agrees,
@@ -52,6 +53,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--results", action="store_true", help="with --clusters: also claims, with all their data"
     )
+    add_without_kuberay(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask")
     add_cluster(parser)
     add_object_format(parser)
@@ -63,8 +65,9 @@ def run(given: argparse.Namespace) -> int:
 
     if given.clusters:
         return run_clusters(given)
-    if given.results:
-        raise BadConfigError(Problem("--results", "goes with --clusters only"))
+    for flag in ("results", "without_kuberay"):
+        if getattr(given, flag):
+            raise BadConfigError(Problem(f"--{flag}", "goes with --clusters only"))
     return _run_sweeps(given)
 
 

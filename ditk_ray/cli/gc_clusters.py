@@ -22,7 +22,7 @@ def run_clusters(given: argparse.Namespace) -> int:
     from ditk_ray.kube.connection import connect
 
     kube = connect(cluster_settings(given))
-    found, kept = _find(kube, given.results)
+    found, kept = _find(kube, given)
     is_table = given.format == "table"
     if not is_table:
         print_value([_described(item) for item in found], given.format)
@@ -37,19 +37,20 @@ def run_clusters(given: argparse.Namespace) -> int:
     if not agrees(f"delete these {len(found)} objects?", given.yes):
         return 1
     # A cluster may have been launched again while the question stood.
-    still = {item.piece.uid for item in _find(kube, given.results)[0]}
+    still = {item.piece.uid for item in _find(kube, given)[0]}
     pieces = [item.piece for item in found if item.piece.uid in still]
     delete_pieces(kube, pieces, lambda piece: tell(f"{piece.title} deleted"))
     return 0
 
 
-def _find(kube: Kube, with_data: bool) -> tuple[list[ClusterLeftover], list[Piece]]:
+def _find(kube: Kube, given: argparse.Namespace) -> tuple[list[ClusterLeftover], list[Piece]]:
     """Return what may go, and what is left over and kept for its data."""
     from ditk_ray.cluster.kuberay.cluster_leftovers import cluster_leftovers
     from ditk_ray.cluster.kuberay.cluster_pieces import find_pieces
 
-    found = cluster_leftovers(find_pieces(kube), datetime.now(UTC))
-    kept = [item.piece for item in found if item.piece.is_data and not with_data]
+    pieces = find_pieces(kube, without_kuberay=given.without_kuberay)
+    found = cluster_leftovers(pieces, datetime.now(UTC))
+    kept = [item.piece for item in found if item.piece.is_data and not given.results]
     return [item for item in found if item.piece not in kept], kept
 
 

@@ -17,6 +17,7 @@ from ditk_ray.kube.objects import Objects
 from tests.cluster.cluster_objects import PLACES, objects_in, put, versions_in
 from tests.cluster.launches import COMMON, GOLDEN, LAUNCHES
 from tests.kube.api_server import ApiServer
+from tests.kube.kuberay_crds import without_kuberay
 from tests.processes import wait_until
 
 pytestmark = pytest.mark.kube
@@ -324,6 +325,44 @@ def test_gc_finds_what_is_left_of_clusters_and_jobs_that_are_over(
     )
 
 
+def test_nothing_is_deleted_while_the_server_does_not_know_the_kinds_of_kuberay(
+    run, kuberay, namespace, monkeypatch
+):
+    monkeypatch.setattr(cluster_leftovers, "LAUNCH_SECONDS", 0.0)
+    assert run("cluster", *RL).code == 0
+    before = versions_in(kuberay, namespace)
+
+    with without_kuberay(kuberay.admin):
+        for words in (["cluster", "delete", "rl"], ["cluster", "delete", "--all"]):
+            refused = run(*words, "--results", "--yes")
+            assert (refused.code, refused.out) == (1, "")
+            assert "--without_kuberay" in refused.err
+        spared = run("gc", "--clusters", "--results", "--yes")
+
+    assert (spared.code, spared.out) == (1, "")
+    assert "--without_kuberay" in spared.err
+    assert versions_in(kuberay, namespace) == before
+
+
+def test_what_an_uninstalled_kuberay_left_behind_is_deleted_on_demand(
+    run, kuberay, namespace, monkeypatch
+):
+    monkeypatch.setattr(cluster_leftovers, "LAUNCH_SECONDS", 0.0)
+    for name in ("rl", "rl2"):
+        assert run("cluster", "launch", "--name", name, *COMMON, "--no_mlflow").code == 0
+
+    with without_kuberay(kuberay.admin):
+        sure = ("--without_kuberay", "--results", "--yes")
+        deleted = run("cluster", "delete", "rl", *sure, "--wait", "60s")
+        collected = run("gc", "--clusters", *sure)
+
+    assert (deleted.code, collected.code) == (0, 0), deleted.err + collected.err
+    assert "serviceaccount/rl-ray deleted" in deleted.out
+    assert "serviceaccount/rl2-ray deleted" in collected.err
+    # The API server was only told not to show these; an uninstalled KubeRay takes them along.
+    assert set(objects_in(kuberay, namespace)) == {"RayCluster/rl", "RayCluster/rl2"}
+
+
 def test_no_name_is_not_every_name(run, kuberay, namespace):
     assert run("cluster", *RL).code == 0
     before = set(objects_in(kuberay, namespace))
@@ -341,8 +380,9 @@ def test_a_job_that_is_over_is_not_sent_again_in_silence(run, kuberay, namespace
 
 
 def test_gc_of_sweeps_knows_nothing_of_clusters(run):
-    wrong = run("gc", "--results", "--yes")
-    assert wrong.code == 2 and "goes with --clusters only" in wrong.err
+    for flag in ("--results", "--without_kuberay"):
+        wrong = run("gc", flag, "--yes")
+        assert wrong.code == 2 and f"{flag}: goes with --clusters only" in wrong.err
 
 
 def test_a_launch_under_way_is_not_left_over():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
@@ -30,20 +32,53 @@ def install_kuberay(admin: ApiClient) -> None:
             if error.code != 409:
                 raise
     for plural in _PLURALS:
-        wait_until(lambda name=plural: _is_known(admin, name), 60, f"the server to know {plural}")
+        _wait_until_known(admin, plural)
+
+
+@contextlib.contextmanager
+def without_kuberay(admin: ApiClient) -> Iterator[None]:
+    """Have the API server not know KubeRay's kinds for a while; their objects outlive that."""
+    _serve(admin, is_served=False)
+    try:
+        for plural in _PLURALS:
+            _wait_until_known(admin, plural, is_known=False)
+        yield
+    finally:
+        _serve(admin, is_served=True)
+        for plural in _PLURALS:
+            _wait_until_known(admin, plural)
+
+
+def _serve(admin: ApiClient, *, is_served: bool) -> None:
+    for plural in _PLURALS:
+        path = f"{_DEFINITIONS}/{plural}.ray.io"
+        versions = admin.get(path)["spec"]["versions"]
+        changed = [{**version, "served": is_served} for version in versions]
+        admin.patch(path, {"spec": {"versions": changed}})
+
+
+def _wait_until_known(admin: ApiClient, plural: str, *, is_known: bool = True) -> None:
+    what = f"the server {'to know' if is_known else 'not to know'} {plural}"
+    wait_until(lambda: _is_known(admin, plural) == is_known, 60, what)
 
 
 def _crd_files() -> list[Path]:
-    """Return KubeRay's definitions; where nobody says where they are, skip."""
+    """Return KubeRay's definitions."""
     folder = os.environ.get("DITK_RAY_CRDS")
     if not folder:
-        pytest.skip("KubeRay's CRDs are not here: DITK_RAY_CRDS names a folder with them")
+        _do_without("KubeRay's CRDs are not here: DITK_RAY_CRDS names a folder with them")
     files = [Path(folder) / name for name in _FILES]
     missing = [str(file) for file in files if not file.is_file()]
     if missing:
-        reason = f"DITK_RAY_CRDS has no {', '.join(missing)}"
-        (pytest.fail if os.environ.get("DITK_RAY_REQUIRE_KUBE") == "1" else pytest.skip)(reason)
+        _do_without(f"DITK_RAY_CRDS has no {', '.join(missing)}")
     return files
+
+
+def _do_without(reason: str) -> NoReturn:
+    """Skip the test, or fail it where all of them have to run."""
+    if os.environ.get("DITK_RAY_REQUIRE_KUBE") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def _loader() -> Any:

@@ -37,6 +37,10 @@ PIECES = (
 """All kinds that a launch makes, in the order of deleting: what has pods first, walls last."""
 
 _LOOK_SECONDS = 1.0
+_UNKNOWN_HINT = (
+    "    whether Ray clusters stand is unknown, so nothing of them was deleted: try again in a "
+    "moment,\n    or say --without_kuberay if KubeRay was uninstalled, and all of them with it"
+)
 
 
 @dataclass(frozen=True)
@@ -84,16 +88,20 @@ def title_of(kind: str, name: str) -> str:
     return f"{kind.lower()}/{name}"
 
 
-def find_pieces(kube: Kube, cluster: str | None = None) -> list[Piece]:
+def find_pieces(
+    kube: Kube, cluster: str | None = None, *, without_kuberay: bool = False
+) -> list[Piece]:
     """Return what belongs to a cluster, or to all of ours, in the order of deleting.
 
     What another object owns is not among it: it goes with its owner, and is made by KubeRay.
+    Raises KubeUnknownKindError if the API server does not know KubeRay's kinds, which says
+    nothing of the clusters that there are; `without_kuberay` has it mean that there are none.
     """
     chosen = CLUSTER if cluster is None else f"{CLUSTER}={cluster}"
     return [
         Piece(resource, manifest)
         for resource in PIECES
-        for manifest in _list(kube, resource, chosen)
+        for manifest in _list(kube, resource, chosen, without_kuberay)
         if not manifest["metadata"].get("ownerReferences")
     ]
 
@@ -108,8 +116,13 @@ def delete_pieces(kube: Kube, pieces: Iterable[Piece], tell: Callable[[Piece], N
         tell(piece)
 
 
-def wait_until_gone(kube: Kube, pieces: Iterable[Piece], seconds: float) -> list[Piece]:
-    """Wait until deleted objects are gone; return those that still stand when time is over."""
+def wait_until_gone(
+    kube: Kube, pieces: Iterable[Piece], seconds: float, *, without_kuberay: bool = False
+) -> list[Piece]:
+    """Wait until deleted objects are gone; return those that still stand when time is over.
+
+    `without_kuberay` is as for `find_pieces`.
+    """
     left = {piece.uid: piece for piece in pieces}
     end = time.monotonic() + seconds
     while True:
@@ -117,7 +130,7 @@ def wait_until_gone(kube: Kube, pieces: Iterable[Piece], seconds: float) -> list
         present = {
             item["metadata"]["uid"]
             for resource in resources
-            for item in _list(kube, resource, CLUSTER)
+            for item in _list(kube, resource, CLUSTER, without_kuberay)
         }
         left = {uid: piece for uid, piece in left.items() if uid in present}
         if not left or time.monotonic() >= end:
@@ -125,9 +138,12 @@ def wait_until_gone(kube: Kube, pieces: Iterable[Piece], seconds: float) -> list
         time.sleep(_LOOK_SECONDS)
 
 
-def _list(kube: Kube, resource: Resource, labels: str) -> list[Manifest]:
-    """Return those of our objects; without KubeRay there are none of its own, but all the rest."""
+def _list(kube: Kube, resource: Resource, labels: str, without_kuberay: bool) -> list[Manifest]:
+    """Return those of our objects that have these labels, too."""
     try:
         return kube.objects(resource).list(f"{MANAGED_BY}={MANAGER},{labels}")
-    except KubeUnknownKindError:
-        return []
+    except KubeUnknownKindError as error:
+        if without_kuberay:
+            return []
+        # An API server that has only just started answers so, too, while clusters run.
+        raise KubeUnknownKindError(f"{error}\n{_UNKNOWN_HINT}", error.status) from error
