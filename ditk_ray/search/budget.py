@@ -70,11 +70,15 @@ def derive_budget(
 ) -> Budget:
     """Return the budget of a job's trials.
 
+    It counts iterations only where they alone are limited: a length that is given as a
+    setting of the scheduler is one of environment steps.
+
     `defaults` is the config with all of DI-engine's defaults. Where the space varies what
     the time between evaluations depends on, the longest one counts.
     """
-    values = _longest(defaults, space, in_steps=max_env_step is not None)
-    if max_env_step is not None:
+    in_steps = max_env_step is not None or max_train_iter is None
+    values = _longest(defaults, space, in_steps)
+    if in_steps:
         return Budget(max_env_step, ENV_STEP, values)
     return Budget(max_train_iter, TRAIN_ITER, values)
 

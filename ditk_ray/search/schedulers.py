@@ -34,6 +34,11 @@ DEFAULT_SCHEDULER = "fifo"
 OPTIONS = "scheduler_options"
 """The field of a `JobCfg` that holds a scheduler's settings."""
 
+_RESOURCE_CHANGING = "resource_changing"
+_NO_BASES = {
+    _RESOURCE_CHANGING: "has to be another scheduler",
+    "bohb": "cannot be 'bohb', which has to talk to the searcher itself",
+}
 _REDUCTION = 3.0
 _MOST_EXPLOITS = 10
 _EVALUATIONS_BETWEEN_EXPLOITS = 2
@@ -94,6 +99,10 @@ def _bohb(request: SchedulerRequest) -> TrialScheduler:
 def _in_units(request: SchedulerRequest) -> dict[str, Any]:
     settings = {**request.rungs(), "stop_last_trials": False, **request.options}
     unit = settings.pop("grace_period")
+    if unit <= 0:
+        raise ValueError("grace_period has to be more than 0")
+    if settings["reduction_factor"] <= 1:
+        raise ValueError("reduction_factor has to be more than 1")
     settings["max_t"] = math.ceil(settings["max_t"] / unit)
     return {"counted": request.budget.time_attr, "unit": unit, **settings}
 
@@ -140,10 +149,8 @@ def _required(found: dict[str, Any], name: str, missing: str) -> dict[str, Any]:
 
 
 def _resource_changing(request: SchedulerRequest) -> TrialScheduler:
-    options = dict(request.options)
-    base = known_scheduler(options.pop("base", "asha"))
-    if base.build is _resource_changing:
-        raise BadConfigError(Problem(f"{OPTIONS}.base", "has to be another scheduler"))
+    base = SCHEDULERS[deciding_name(_RESOURCE_CHANGING, request.options)]
+    options = {key: value for key, value in request.options.items() if key != "base"}
     check_options(OPTIONS, options, base.settings())
     inner = base.build(replace(request, options=options))
     return ResourceChangingScheduler(inner, DistributeResources(add_bundles=False))
@@ -154,7 +161,7 @@ def _settings(kind: type, *without: str, **more: str) -> Callable[[], dict[str, 
 
 
 def _resource_settings() -> dict[str, str]:
-    bases = [item.settings() for item in SCHEDULERS.values() if item.name != "resource_changing"]
+    bases = [item.settings() for item in SCHEDULERS.values() if item.name not in _NO_BASES]
     return {"base": "str"} | {name: kind for known in bases for name, kind in known.items()}
 
 
@@ -198,7 +205,7 @@ _OFFERS = (
         _settings(PB2, *_EXPLORING),
     ),
     SchedulerOffer(
-        "resource_changing",
+        _RESOURCE_CHANGING,
         "gives what is free to running trials; base=NAME decides (asha)",
         _resource_changing,
         _resource_settings,
@@ -217,6 +224,26 @@ def known_scheduler(name: str) -> SchedulerOffer:
     return SCHEDULERS[name]
 
 
+def deciding_name(name: str, options: Mapping[str, Any]) -> str:
+    """Return the name of the scheduler that decides on trials: for `resource_changing` its base.
+
+    Raises `BadConfigError` if that cannot be one.
+    """
+    if name != _RESOURCE_CHANGING:
+        return name
+    base = str(options.get("base", "asha"))
+    if base in _NO_BASES:
+        raise BadConfigError(Problem(f"{OPTIONS}.base", _NO_BASES[base]))
+    return known_scheduler(base).name
+
+
+def base_of(scheduler: Any) -> Any:
+    """Return the scheduler that decides on trials, which may be inside another one."""
+    if isinstance(scheduler, ResourceChangingScheduler):
+        return scheduler._base_scheduler
+    return scheduler
+
+
 def build_scheduler(
     name: str, options: Mapping[str, Any], budget: Budget, space: SearchSpace
 ) -> TrialScheduler:
@@ -233,7 +260,7 @@ def build_scheduler(
         raise BadConfigError(Problem("scheduler", what, hint))
     try:
         return offer.build(SchedulerRequest(options, budget, space))
-    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+    except (TypeError, ValueError, ArithmeticError, AssertionError, RuntimeError) as error:
         raise BadConfigError(Problem(f"scheduler {name!r}", f"refuses: {error}")) from error
 
 
@@ -250,7 +277,7 @@ def checkpoints_kept(scheduler: Any) -> int:
     One is enough to go on, and the one before in case the last is cut short. Where
     trials go on from each other's, one may be fetched long after it was written.
     """
-    return 20 if isinstance(scheduler, PopulationBasedTraining) else 2
+    return 20 if isinstance(base_of(scheduler), PopulationBasedTraining) else 2
 
 
 def wants_all_trials(scheduler: Any) -> bool:
@@ -259,13 +286,10 @@ def wants_all_trials(scheduler: Any) -> bool:
     It has to know them all from the start, and lets as many run as the resources hold: with
     a few at a time, each bracket and each population would be of so few only.
     """
-    if isinstance(scheduler, ResourceChangingScheduler):
-        return wants_all_trials(scheduler._base_scheduler)
-    is_banded = isinstance(scheduler, HyperBandScheduler)
-    is_filled_by_searcher = isinstance(scheduler, HyperBandForBOHB)
-    return isinstance(scheduler, PopulationBasedTraining) or (
-        is_banded and not is_filled_by_searcher
-    )
+    base = base_of(scheduler)
+    is_banded = isinstance(base, HyperBandScheduler)
+    is_filled_by_searcher = isinstance(base, HyperBandForBOHB)
+    return isinstance(base, PopulationBasedTraining) or (is_banded and not is_filled_by_searcher)
 
 
 def allows_actor_reuse(scheduler: Any) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import PopulationBasedTraining, TrialScheduler
 
+from ditk_ray.search.schedulers import base_of
 from ditk_ray.sweep.last_saves import LastSaves
 from ditk_ray.sweep.places import Places
 from ditk_ray.sweep.trial_source import TrialSource, has_score
@@ -155,7 +156,7 @@ class ControlledScheduler(TrialScheduler):
 
     def _with_those_to_come(self, controller: Controller) -> Controller:
         """Let a population take turns also with trials that are not made yet."""
-        if isinstance(self.inner, PopulationBasedTraining) and self._source.has_more:
+        if isinstance(base_of(self.inner), PopulationBasedTraining) and self._source.has_more:
             return _View(controller, lambda _: True, (_YET_TO_COME,))
         return controller
 

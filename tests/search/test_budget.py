@@ -50,6 +50,10 @@ def test_training_iterations_count_where_only_they_are_limited():
     assert derive_budget(config(), NOTHING, 1000, 500).time_attr == "env_step"
 
 
+def test_a_length_that_only_the_scheduler_is_told_is_one_of_steps():
+    assert derive_budget(config(), NOTHING) == Budget(None, "env_step", 13 * 32)
+
+
 def test_episodes_have_no_length_that_a_config_tells():
     episodes = config(**{"collect.n_sample": None, "collect.n_episode": 8})
     found = derive_budget(episodes, NOTHING, 10_000)

@@ -19,6 +19,7 @@ from ditk_ray.search.schedulers import (
     allows_actor_reuse,
     build_scheduler,
     checkpoints_kept,
+    deciding_name,
     needs_checkpoints,
     wants_all_trials,
 )
@@ -147,6 +148,33 @@ def test_schedulers_that_compare_waiting_trials_want_them_all():
     wanting = {name for name in SCHEDULERS if wants_all_trials(build(name))}
     assert wanting == {"hyperband", "pbt", "pb2"}
     assert wants_all_trials(build("resource_changing", base="pbt"))
+
+
+def test_checkpoints_that_others_go_on_from_are_kept_also_inside_another_scheduler():
+    inside = build("resource_changing", base="pbt")
+    assert checkpoints_kept(inside) == checkpoints_kept(build("pbt"))
+
+
+@pytest.mark.parametrize("base", ["bohb", "resource_changing"])
+def test_some_schedulers_cannot_be_a_base(base):
+    with pytest.raises(BadConfigError, match=r"scheduler_options\.base: "):
+        build("resource_changing", base=base)
+    with pytest.raises(BadConfigError, match=r"scheduler_options\.base: "):
+        deciding_name("resource_changing", {"base": base})
+
+
+def test_searchers_are_paired_with_the_scheduler_that_decides():
+    assert deciding_name("resource_changing", {}) == "asha"
+    assert deciding_name("resource_changing", {"base": "pbt"}) == "pbt"
+    assert deciding_name("median", {}) == "median"
+
+
+@pytest.mark.parametrize("name", ["hyperband", "bohb"])
+@pytest.mark.parametrize("setting", ["grace_period", "reduction_factor"])
+def test_units_and_factors_that_divide_nothing_are_refused(name, setting):
+    nothing = {"grace_period": 0, "reduction_factor": 1}
+    with pytest.raises(BadConfigError, match=rf"refuses: {setting} has to be more than"):
+        build(name, **{setting: nothing[setting]})
 
 
 def test_only_where_resources_change_are_actors_not_shared():
