@@ -178,9 +178,12 @@ class Finish(Stopper):
         """Take an evaluation; no trial is ended for its own sake."""
         # A trial's last report says the last evaluation again, and what comes from
         # other trials after the end does not count.
-        if self.ended is None and result["env_step"] > self._steps.get(trial_id, -1):
-            self._steps[trial_id] = result["env_step"]
-            self._take(self._scores.setdefault(trial_id, []), result["eval_value"])
+        step, score = result.get("env_step"), result.get("eval_value")
+        if step is None or score is None:
+            return False  # it has failed
+        if self.ended is None and step > self._steps.get(trial_id, -1):
+            self._steps[trial_id] = step
+            self._take(self._scores.setdefault(trial_id, []), score)
         return False
 
     def _take(self, scores: list[float], score: float) -> None:

@@ -9,7 +9,17 @@ from numbers import Real
 from statistics import fmean
 from typing import Any
 
-from ditk_ray.trial.report_keys import ATTEMPT, ENDED
+from ray.tune.result import AUTO_RESULT_KEYS
+
+from ditk_ray.trial.report_keys import ATTEMPT, ENDED, FAILURE, FAILURES, RESULT, SAVED
+
+TUNE_KEYS = frozenset(
+    {*AUTO_RESULT_KEYS, "config", "done", "experiment_tag", "timestamp", "trial_id"}
+)
+"""What Tune adds to every result."""
+
+NO_METRICS = TUNE_KEYS | {ATTEMPT, ENDED, FAILURE, FAILURES, RESULT, SAVED}
+"""What a result holds besides what the trial measured."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +28,8 @@ class Report:
 
     trial: str
     result: Mapping[str, Any]
+    is_replayed: bool = False
+    """Whether it was read again from what a trial has written: without most of Tune's keys."""
 
     @property
     def attempt(self) -> Any:
@@ -35,6 +47,13 @@ class Report:
     def is_last_word(self) -> bool:
         """Whether it says how a trial ended, and repeats an evaluation; a NaN is one itself."""
         return self.result.get(ENDED) not in (None, "nan")
+
+    @property
+    def has_no_evaluation(self) -> bool:
+        """Whether it only says that a trial ended: it failed, or was cancelled before its first."""
+        return FAILURE in self.result or (
+            ENDED in self.result and not set(self.result) - NO_METRICS
+        )
 
 
 def number_of(report: Report, metric: str) -> float | None:

@@ -161,8 +161,15 @@ class OwnRule(TrialRule):
         self._given = given
 
     def applies(self, report: Report) -> bool:
-        """Ask it."""
-        return bool(self._given(report.trial, dict(report.result)))
+        """Ask it about an evaluation; the end of a trial that had none is no matter for it."""
+        if report.has_no_evaluation:
+            return False
+        try:
+            return bool(self._given(report.trial, dict(report.result)))
+        except KeyError:
+            if report.is_replayed:  # it looks at what only Tune knew, and did not end it then
+                return False
+            raise
 
     def holds(self, trial: str) -> bool:
         """Say whether it holds for a trial, or for all."""

@@ -74,7 +74,7 @@ class RuleStopper(Stopper):
     def replay(self, trial_id: str, results: Iterable[Mapping[str, Any]]) -> None:
         """Look at what a trial reported before; that ends nothing by itself."""
         for result in results:
-            self._rule.take(Report(trial_id, result))
+            self._rule.take(Report(trial_id, result, is_replayed=True))
 
 
 def build_stopper(

@@ -20,7 +20,12 @@ from ditk_ray.search.model_searcher import ModelSearcher
 from ditk_ray.search.options import check_options
 from ditk_ray.search.pairing import check_pairing
 from ditk_ray.search.points import Point, read_points
-from ditk_ray.search.schedulers import DEFAULT_SCHEDULER, build_scheduler, known_scheduler
+from ditk_ray.search.schedulers import (
+    DEFAULT_SCHEDULER,
+    build_scheduler,
+    deciding_name,
+    known_scheduler,
+)
 from ditk_ray.search.searcher_request import OPTIONS
 from ditk_ray.search.searchers import DEFAULT_SEARCHER, build_searcher, known_searcher
 from ditk_ray.search.warm_start import evaluated_points, fitting_points, teach
@@ -64,7 +69,7 @@ def _check_drivers(job: JobSpec) -> None:
     else:
         _refuse_with_instance(job, "scheduler", ("scheduler_options",))
     if searcher is not None and scheduler is not None:
-        check_pairing(searcher, scheduler)
+        check_pairing(searcher, deciding_name(scheduler, job.scheduler_options))
 
 
 def searcher_name(job: JobSpec) -> str | None:
@@ -77,15 +82,17 @@ def scheduler_name(job: JobSpec) -> str | None:
     return _name(job.scheduler, DEFAULT_SCHEDULER)
 
 
-def build_search(job: JobSpec, seed: int, storage: Path) -> SearchDriver:
+def build_search(job: JobSpec, seed: int, storage: Path, goes_on: bool = False) -> SearchDriver:
     """Return the source of a job's trials; `storage` is where earlier sweeps are found.
 
-    Raises `BadConfigError`, also for a scheduler that does not fit.
+    The job of a sweep that `goes_on` was kept after it had been here before. Raises
+    `BadConfigError`, also for a scheduler that does not fit.
     """
     _check_drivers(job)
     space, name = _searched_space(job), searcher_name(job)
     if name is None:
-        _introduce(job.searcher, job)
+        if not goes_on:  # it was kept as one that knows its space and metric
+            _introduce(job.searcher, job)
         return SearchDriver(space, job.searcher)
     objectives = [(item.metric, item.mode) for item in job.objectives]
     known = read_points(job.known_points, space)

@@ -14,7 +14,7 @@ from typing import Any
 from ray.air._internal import usage
 
 import ditk_ray
-from ditk_ray.cluster.nodes import cluster_nodes, count_slots
+from ditk_ray.cluster.nodes import cluster_nodes
 from ditk_ray.cluster.ray_session import local_ray
 from ditk_ray.config.config_file import render_config
 from ditk_ray.config.job_spec import JobSpec
@@ -26,8 +26,10 @@ from ditk_ray.search.stoppers import RuleStopper
 from ditk_ray.sweep.brake import Brake
 from ditk_ray.sweep.description import describe_job
 from ditk_ray.sweep.dijob_setup import open_office, require_cluster
+from ditk_ray.sweep.fitting import fitting_slots
 from ditk_ray.sweep.interrupts import Interrupts
 from ditk_ray.sweep.ledger import Ledger
+from ditk_ray.sweep.scheduler_history import numbered_rows
 from ditk_ray.sweep.setup import PreparedSweep, keep_job, make_folder
 from ditk_ray.sweep.trial_source import trial_id
 from ditk_ray.sweep.tuner import build_tuner, tune_settings
@@ -36,7 +38,6 @@ from ditk_ray.tracking.lock import HeldError, sweep_lock
 from ditk_ray.tracking.observer import SweepListener, SweepObserver
 from ditk_ray.tracking.record import SweepRecord, SweepStatus, TrialRecord, TrialState
 from ditk_ray.tracking.recorder import Recorder
-from ditk_ray.tracking.trial_metrics import line_of_progress, read_metrics
 from ditk_ray.trial.spec import TrialPlan
 
 _log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def run_sweep(
             require_cluster(sweep)
         if sweep.options.run_mode == "local":
             stack.enter_context(local_ray())
-            count_slots(sweep.resources, cluster_nodes())
+            fitting_slots(sweep.resources, cluster_nodes())
         make_folder(sweep)
         stack.enter_context(_locked(sweep.folder))
         try:
@@ -95,11 +96,8 @@ def run_sweep(
         except OSError as error:
             problem = Problem(f"--storage_path {sweep.folder.parent}", f"cannot be used: {error}")
             raise BadConfigError(problem) from error
-        with open_office(sweep) as left:
-            outcome = _fit(sweep, ledger, [*listeners, *recorders], reporter)
-        if left:
-            say(f"{len(left)} DIJobs could not be deleted: remove them with `ditk-ray gc`")
-        return outcome
+        with open_office(sweep, say):
+            return _fit(sweep, ledger, [*listeners, *recorders], reporter)
 
 
 @contextlib.contextmanager
@@ -165,7 +163,9 @@ def _recall_stopper(sweep: PreparedSweep) -> None:
         return
     stopper.begin(sweep.earlier.record.worked_seconds)
     for trial in sweep.earlier.record.trials.values():
-        stopper.replay(trial_id(trial.id), line_of_progress(read_metrics(Path(trial.dir))))
+        known = {"trial_id": trial_id(trial.id), "config": sweep.earlier.drawn[trial.id]}
+        rows = [{**known, **row} for row in numbered_rows(Path(trial.dir))]
+        stopper.replay(trial_id(trial.id), rows)
         if trial.state.is_final:
             stopper.end_trial(trial_id(trial.id))
 
@@ -174,14 +174,16 @@ def _keep_provenance(sweep: PreparedSweep) -> None:
     """Write down which code is about to run."""
     job = sweep.job
     places = {"ditk_ray": Path(ditk_ray.__file__), "working directory": Path.cwd()}
-    places |= {"job": job.file} if job.file else {}
+    # A sweep that goes on needs its job's file no more, and has kept its text.
+    file = job.file if job.file and job.file.is_file() else None
+    places |= {"job": file} if file else {}
     places |= {"config": Path(job.config.source)} if job.config.source else {}
     nodes = {node.name: dict(node.resources) for node in sweep.nodes if not node.to_come}
     resources = {"trial": sweep.resources.for_ray(), "nodes": nodes}
     kept = write_provenance(sweep.folder, places, resources, sweep.options.command)
-    if job.file:
-        text = job.file.read_text(encoding="utf-8", errors="replace")
-        (kept / job.file.name).write_text(mask_text(text), encoding="utf-8")
+    if file:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        (kept / file.name).write_text(mask_text(text), encoding="utf-8")
 
 
 def _keep_files(record: SweepRecord, plan: TrialPlan) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from ditk_ray.cluster.nodes import Node, cluster_nodes, count_slots, share_nodes, this_machine
+from ditk_ray.cluster.nodes import Node, cluster_nodes, share_nodes, this_machine
 from ditk_ray.cluster.ray_session import remote_ray, require_shared_folder
 from ditk_ray.cluster.worker_groups import nodes_to_come, worker_groups
 from ditk_ray.config.config_file import EntryCall
@@ -30,6 +30,7 @@ from ditk_ray.search.schedulers import needs_checkpoints
 from ditk_ray.sweep.dijob_setup import ACTOR, AT_ONCE, plan_dijobs, pod_share, refuse_pausing
 from ditk_ray.sweep.drivers import build_search
 from ditk_ray.sweep.earlier import EarlierSweep
+from ditk_ray.sweep.fitting import fitting_slots
 from ditk_ray.sweep.parts import SweepParts, build_parts
 from ditk_ray.sweep.saved_job import SavedJob, save_job
 from ditk_ray.tracking.recorder import TrackingOptions
@@ -174,7 +175,7 @@ def prepared_sweep(
     folder = earlier.folder if earlier else _free_folder(options.storage_path, name)
     seed = _sampling_seed(options, earlier)
     identity = earlier.saved.identity if earlier else uuid.uuid4().hex
-    search = build_search(job, seed, options.storage_path)
+    search = build_search(job, seed, options.storage_path, goes_on=earlier is not None)
     with contextlib.ExitStack() as stack:
         nodes = [this_machine()]
         if options.run_mode == "remote":
@@ -185,7 +186,7 @@ def prepared_sweep(
         resources = ACTOR if dijob else job.resources
         if options.num_workers_per_node and not dijob:
             resources = share_nodes(resources, nodes, options.num_workers_per_node)
-        slots = count_slots(resources, nodes)
+        slots = fitting_slots(resources, nodes)
         defaults = _check_with_engine(job, search.space, options, warm)
         parts = build_parts(job, search, defaults)
         if dijob:

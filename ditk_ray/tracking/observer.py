@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import cloudpickle
 from ray.tune import Callback
 from ray.tune.experiment import Trial
-from ray.tune.result import AUTO_RESULT_KEYS, HOSTNAME, TRAINING_ITERATION
+from ray.tune.result import HOSTNAME, TRAINING_ITERATION
 
 from ditk_ray.config.failure_kinds import FailureKind
 from ditk_ray.config.space import SearchSpace
 from ditk_ray.errors import NeedsMemoryError
+from ditk_ray.search.measures import NO_METRICS
 from ditk_ray.search.stoppers import RuleStopper
 from ditk_ray.tracking.record import (
     RECORD_FILE,
@@ -28,15 +29,13 @@ from ditk_ray.tracking.record import (
     write_record,
 )
 from ditk_ray.trial.failure_log import Failure, FailureLog
-from ditk_ray.trial.report_keys import ATTEMPT, ENDED, FAILURE, FAILURES, RESULT, SAVED
+from ditk_ray.trial.report_keys import ATTEMPT, ENDED, FAILURE, FAILURES, RESULT
 
 _log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 1.0
 """How old `sweep.json` may be."""
 
-_TUNE_KEYS = {*AUTO_RESULT_KEYS, "config", "done", "experiment_tag", "timestamp", "trial_id"}
-_NO_METRICS = {*_TUNE_KEYS, ATTEMPT, ENDED, FAILURE, FAILURES, RESULT, SAVED}
 _LIVE_STATES = {
     Trial.PENDING: TrialState.PENDING,
     Trial.RUNNING: TrialState.RUNNING,
@@ -273,7 +272,7 @@ class SweepObserver(Callback):
 
 def own_metrics(result: dict[str, Any]) -> dict[str, Any]:
     """Return what a trial itself reported, without what Tune adds to each result."""
-    kept = {key: value for key, value in result.items() if key not in _NO_METRICS}
+    kept = {key: value for key, value in result.items() if key not in NO_METRICS}
     return kept | {TRAINING_ITERATION: result.get(TRAINING_ITERATION)}
 
 

@@ -10,6 +10,7 @@ from ray.tune.stopper import MaximumIterationStopper, Stopper
 from ditk_ray import any_of
 from ditk_ray.errors import BadConfigError
 from ditk_ray.search.stoppers import build_stopper
+from ditk_ray.trial.report_keys import ENDED, FAILURE
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,34 @@ def test_a_stopper_class_is_built_and_may_end_the_sweep():
     assert stopper("trial", {})
     assert stopper.stop_all()
     assert (stopper.reason("trial"), stopper.why) == ("Always", "Always")
+
+
+def looks_at_score_and_clock(trial_id, result):
+    return result["eval_value"] >= 195 and result["time_total_s"] > 0
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {ENDED: "failed", FAILURE: {"kind": "bug"}, "training_iteration": 1, "done": True},
+        {ENDED: "cancelled", "training_iteration": 1, "done": True, "ditk_ray_attempt": 0},
+    ],
+)
+def test_a_function_is_not_asked_about_a_trial_that_ended_without_an_evaluation(last):
+    assert not build_stopper(looks_at_score_and_clock)("trial", last)
+    never = build_stopper(MaximumIterationStopper(1))
+    assert not never("trial", last)
+
+
+def test_a_function_that_looks_for_what_is_not_reported_is_wrong():
+    with pytest.raises(KeyError):
+        build_stopper(looks_at_score_and_clock)("trial", {"reward": 1.0})
+
+
+def test_a_function_that_looks_at_what_only_tune_knew_says_no_when_a_sweep_goes_on():
+    stopper = build_stopper(looks_at_score_and_clock)
+    stopper.replay("trial", [{"eval_value": 200}])
+    assert stopper("trial", {"eval_value": 200, "time_total_s": 1.0})
 
 
 def test_no_stopper_is_no_stopper():

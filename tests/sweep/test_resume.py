@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from ray import tune
+from ray.tune.schedulers import MedianStoppingRule
+from ray.tune.search.optuna import OptunaSearch
 
 from ditk_ray import JobCfg
 from ditk_ray.errors import BadConfigError
@@ -115,8 +118,6 @@ class Few(JobCfg):
 
 
 def extended(earlier: Any, more: int) -> Any:
-    from dataclasses import replace
-
     job = earlier.saved.job.model_copy(update={"num_samples": earlier.saved.job.num_samples + more})
     return replace(earlier, saved=replace(earlier.saved, job=job))
 
@@ -136,6 +137,24 @@ def test_a_finished_sweep_is_extended_by_the_trials_that_would_have_come_next(sw
 def test_a_sweep_without_a_saved_job_cannot_be_resumed(tmp_path):
     with pytest.raises(BadConfigError, match=r"has no state/job\.pkl"):
         read_earlier(tmp_path)
+
+
+def never_late(trial_id: str, result: dict[str, Any]) -> bool:
+    return result["training_iteration"] > 9 or result["time_total_s"] > 3600
+
+
+def test_a_sweep_with_parts_of_the_users_own_goes_on_without_the_file_of_its_job(sweep, resume):
+    class Own(Few):
+        searcher = OptunaSearch()
+        scheduler = MedianStoppingRule(time_attr="training_iteration", grace_period=1)
+        stopper = never_late
+
+    first = sweep(Own)
+    earlier = extended(read_earlier(first.folder), 1)
+    job = earlier.saved.job.model_copy(update={"file": first.folder / "gone.py"})
+    record = resume(replace(earlier, saved=replace(earlier.saved, job=job))).record
+    assert record.status == "finished"
+    assert [trial.state for trial in record.trials.values()] == [TrialState.SUCCEEDED] * 4
 
 
 def fail_until_told(config: Any) -> dict[str, float]:

@@ -130,6 +130,14 @@ def test_a_main_block_may_train_what_di_engine_cannot_compile(prepare, tmp_path)
     assert prepare(Own).trial_count == 1
 
 
+def test_memory_that_a_trial_may_need_later_has_to_be_somewhere(prepare):
+    class Growing(Cartpole):
+        resources: ClassVar[Any] = {"memory": "100M", "max_memory": "4000T"}
+
+    with pytest.raises(BadConfigError, match=r"resources\.max_memory: no node can hold"):
+        prepare(Growing)
+
+
 def test_a_trial_that_fits_on_no_node_is_refused(prepare):
     class Huge(Cartpole):
         resources: ClassVar[Any] = {"cpu": 4096, "gpu": 8}
