@@ -10,6 +10,7 @@ from ditk_ray.cli.cluster_arguments import cluster_settings, shown_cluster
 from ditk_ray.cli.cluster_launch import print_manifests, send, tell_costs
 from ditk_ray.cli.launch_arguments import GROUP_RULE, add_launch, launch_request
 from ditk_ray.cli.object_output import tell
+from ditk_ray.cli.sweep_words import check_sweep
 
 _EXAMPLES = f"""\
 examples:
@@ -59,6 +60,7 @@ def run(given: argparse.Namespace) -> int:
     from ditk_ray.kube.connection import connect
 
     (options,) = check_launch(launch_request(given, most_name=MAX_JOB_NAME))
+    check_sweep(given.command)
     job = check_run(given.command, options.name, given.retries, given.deadline, given.working_dir)
     manifests = run_manifests(options, job)
     if given.dry_run:
@@ -73,6 +75,9 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number, zero or more")
-    return int(text)
+    from ditk_ray.cluster.kuberay.request_values import MOST, whole_number
+
+    number = whole_number(text)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {MOST}")
+    return number

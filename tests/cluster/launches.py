@@ -21,7 +21,7 @@ _LINES = {
     "--storage_class nfs --results_size 512M",
     "job": "run --name night --retries 5 --deadline 24h --queue team "
     "--working_dir https://example.com/code.zip "
-    "-- tune --cfg_class CartpoleDQNJobCfg --set policy.learn.batch_size=64 --name 'by night'",
+    "-- tune --cfg_class CartpoleDQNJobCfg --set 'env.note=by night' --name by-night",
 }
 
 

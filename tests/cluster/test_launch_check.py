@@ -46,6 +46,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ([*RL, "--workers", "5", "--max_workers", "2"], "is 5, outside of --min_workers 0"),
         ([*RL, "--workers", "0", "--min_workers", "1"], "is 0, outside of --min_workers 1"),
         ([*RL, "--max_workers", "0"], "--max_workers of group 'workers': is '0'"),
+        ([*RL, "--workers", "2147483648"], "--workers of group 'workers': is '2147483648'"),
+        ([*RL, "--max_workers", "9" * 5000], "and 2147483647 at most"),
         ([*RL, "--group", "a", "--group", "a"], "--group a: is there more than once"),
         ([*RL, "--group", "A"], "--group A: has to begin"),
         ([*RL, "--group", "head"], "what KubeRay calls the group of the head"),
@@ -84,11 +86,38 @@ def test_a_launch_that_cannot_work_is_refused(arguments, said, capsys):
         ([*RL, *TUNE, "--storage-path=here"], "--storage_path: is not for a sweep in a cluster"),
         ([*RL, *TUNE, "--run_mode", "local"], "--run_mode: is not for a sweep"),
         ([*RL, "--working_dir", ".", *TUNE], "--working_dir .: is no address of a zip file"),
-        ([*RL, "--deadline", "0", *TUNE], "--deadline: has to be a second or more"),
+        ([*RL, "--deadline", "0", *TUNE], "--deadline: has to be from one second"),
+        ([*RL, "--deadline", "25000d", *TUNE], "--deadline: has to be from one second"),
+        ([*RL, "--deadline", "9" * 400, *TUNE], "--deadline: has to be from one second"),
+        ([*RL, "--", "tune", "--cfg_clas", "X"], "did you mean --cfg_class?"),
+        ([*RL, *TUNE, "--bogus"], "the words after --: unrecognized arguments: --bogus"),
+        ([*RL, *TUNE, "--name"], "the words after --: argument --name: expected one argument"),
+        ([*RL, *TUNE, "--num_samples", "many"], "argument --num_samples: invalid"),
+        ([*RL, *TUNE, "--name", "by night"], "--name by night: has to be letters"),
+        ([*RL, *TUNE, "--help"], "unrecognized arguments: --help"),
+        ([*RL, "--", "tune", "--num_samples", "2"], "--cfg_class: is needed to say which job"),
+        ([*RL, "--", "tune", "--list"], "--list: only shows something"),
+        ([*RL, "--", "tune", "--list-searchers"], "--list_searchers: only shows something"),
+        ([*RL, "--", "tune", "--list_schedulers"], "--list_schedulers: only shows something"),
+        ([*RL, *TUNE, "--plan"], "--plan: only shows something"),
     ],
 )
 def test_a_job_that_cannot_work_is_refused(arguments, said, capsys):
     assert said in refused(capsys, "run", *arguments)
+
+
+@pytest.mark.parametrize("retries", ["2147483648", "9" * 5000, "-1", "few"])
+def test_retries_are_a_number_that_kuberay_can_count_to(retries, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["cluster", "run", *RL, "--dry_run", "--retries", retries, *TUNE])
+    assert caught.value.code == 2
+    assert "is no number from 0 to 2147483647" in capsys.readouterr().err
+
+
+def test_the_most_that_kuberay_can_count_to_is_taken(capsys):
+    most = ["--workers", "2147483647", "--retries", "2147483647", "--deadline", "2147483647"]
+    assert main(["cluster", "run", *RL, "--dry_run", *most, *TUNE]) == 0
+    assert capsys.readouterr().out.count(": 2147483647\n") == 4
 
 
 def test_all_mistakes_are_told_at_once(capsys):

@@ -243,7 +243,7 @@ def test_a_job_runs_a_sweep_that_goes_on_by_itself(capsys):
     job = by_kind(golden("job"))["RayJob"]
     words = shlex.split(job["spec"]["entrypoint"])
     assert words[:2] == ["ditk-ray", "tune"]
-    assert words[-3:] == ["--name", "by night", "--resume_existing"]
+    assert words[-5:] == ["--set", "env.note=by night", "--name", "by-night", "--resume_existing"]
     assert job["spec"]["submissionMode"] == "HTTPMode"
     assert job["spec"]["shutdownAfterJobFinishes"] is True
     assert yaml.safe_load(job["spec"]["runtimeEnvYAML"]) == {
