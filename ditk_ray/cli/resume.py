@@ -11,6 +11,7 @@ from ditk_ray.cli.sweep_arguments import add_format, add_sweep, positive
 from ditk_ray.errors import BadConfigError, NothingLeftError, Problem
 
 if TYPE_CHECKING:
+    from ditk_ray.config.job_files import JobEntry
     from ditk_ray.sweep.earlier import EarlierSweep
     from ditk_ray.sweep.setup import PreparedSweep
     from ditk_ray.tracking.record import SweepRecord
@@ -25,6 +26,9 @@ For a sweep that was interrupted, or whose process or machine is gone. Trials th
 ended are not run again; those that were running go on from their last checkpoint, and the
 searcher keeps what it learned. MLflow's runs go on, too.
 """
+
+_GRACE_SECONDS = 300.0
+"""How long `tune --resume_existing` waits for a process that runs the sweep."""
 
 _EXTEND = """\
 examples:
@@ -86,13 +90,15 @@ def run_extend(given: argparse.Namespace) -> int:
     return _go_on(given, {key: value for key, value in more.items() if value is not None})
 
 
-def resume_existing(given: argparse.Namespace, job_file: Path) -> int | None:
+def resume_existing(given: argparse.Namespace, job: JobEntry) -> int | None:
     """Go on with the sweep that `tune --name` names; return None if there is none to go on with.
 
-    One that has run all of its trials is done: its summary is printed once more. `job_file`
-    is where the job stands now, in case that the sweep was begun in a folder that is gone.
+    One that has run all of its trials is done: its summary is printed once more. `job` is the
+    class as it stands now, in case that the sweep was begun in a folder that is gone. Raises
+    `BadConfigError` if the sweep is another one.
     """
     from ditk_ray.cli import output
+    from ditk_ray.cli.same_job import require_same_job
     from ditk_ray.config.sweep_names import require_sweep_name
     from ditk_ray.tracking.record import RECORD_FILE, SweepStatus, read_record
 
@@ -101,20 +107,36 @@ def resume_existing(given: argparse.Namespace, job_file: Path) -> int | None:
         raise BadConfigError(Problem("--resume_existing", "needs --name", hint))
     require_sweep_name(given.name)
     folder = given.storage_path.expanduser().resolve() / given.name
+    _wait_for_the_other(folder)
     if not (folder / RECORD_FILE).is_file():
         _put_aside(folder)
         return None
     record = read_record(folder)
+    require_same_job(given, job.name, folder, record)
     if record.status is SweepStatus.FINISHED:
         output.note(f"{given.name} has finished already")
         return _finish_again(record, folder, given.format)
     as_resumed = {**vars(given), "sweep": str(folder), "retry_failed": False}
     try:
-        return _go_on(argparse.Namespace(**as_resumed), {}, job_file)
+        return _go_on(argparse.Namespace(**as_resumed), {}, job.file)
     except NothingLeftError as error:
         output.note(str(error))
         record.status = SweepStatus.FINISHED
         return _finish_again(record, folder, given.format)
+
+
+def _wait_for_the_other(folder: Path) -> None:
+    """Give a process that still runs the sweep the time to end.
+
+    What is started again may begin while the process before has its last seconds.
+    """
+    from ditk_ray.cli import output
+    from ditk_ray.config.quantities import show_seconds
+    from ditk_ray.tracking.lock import wait_until_free
+
+    most = show_seconds(_GRACE_SECONDS)
+    told = f"another process runs {folder.name} still; waiting for its end, {most} at most"
+    wait_until_free(folder, _GRACE_SECONDS, lambda: output.note(told))
 
 
 def _put_aside(folder: Path) -> None:

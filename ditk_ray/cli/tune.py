@@ -185,7 +185,7 @@ def run(given: argparse.Namespace) -> int:
     if given.resume_existing and not given.plan:
         from ditk_ray.cli.resume import resume_existing
 
-        code = resume_existing(given, entry.file)
+        code = resume_existing(given, entry)
         if code is not None:
             return code
     from ditk_ray.trial.warm_node import WarmNode

@@ -7,13 +7,14 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 LOCK_FILE = ".running"
 _TRIES = 5
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 _PAUSE = 0.05
+_LOOK_SECONDS = 0.5
 
 
 class HeldError(Exception):
@@ -45,6 +46,23 @@ def held(path: Path) -> Iterator[None]:
 def sweep_lock(folder: Path) -> contextlib.AbstractContextManager[None]:
     """Return the lock that a sweep's own process holds while it runs."""
     return held(folder / LOCK_FILE)
+
+
+def wait_until_free(folder: Path, seconds: float, waits: Callable[[], None]) -> bool:
+    """Wait until no process runs the sweep, so many seconds at most; say whether none does.
+
+    `waits` is called once, if there is anything to wait for.
+    """
+    until = time.monotonic() + seconds
+    has_told = False
+    while is_running(folder):
+        if time.monotonic() >= until:
+            return False
+        if not has_told:
+            waits()
+        has_told = True
+        time.sleep(_LOOK_SECONDS)
+    return True
 
 
 def is_running(folder: Path) -> bool:

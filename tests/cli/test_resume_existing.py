@@ -6,10 +6,23 @@ import json
 import shlex
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 import yaml
 
+from ditk_ray.config.job_files import load_job
+from ditk_ray.sweep.saved_job import SavedJob, save_job
+from ditk_ray.sweep.setup import SweepOptions
+from ditk_ray.tracking.lock import LOCK_FILE
+from ditk_ray.tracking.record import (
+    SweepRecord,
+    SweepStatus,
+    TrialRecord,
+    TrialState,
+    write_record,
+)
 from tests.faults.sound_sweep import ended, require_sound
 from tests.processes import PATIENCE, processes_in, wait_until
 from tests.trial import experiments
@@ -81,6 +94,67 @@ def test_the_entrypoint_of_a_ray_job_killed_begun_again_elsewhere_and_once_more(
     said, _, record = output.partition("{")
     assert "again has finished already" in said
     assert json.loads("{" + record)["status"] == "finished"
+
+
+AGAIN = ("tune", "--cfg_file", "job.py", "--resume_existing", "--name", "again")
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A sweep that was begun by a command, elsewhere, and has finished; returns its folder."""
+    (tmp_path / "job.py").write_text(JOB + JOB.partition("JobCfg\n")[2].replace("Again", "Other"))
+    folder = tmp_path / "ditk_ray_results/again"
+    folder.mkdir(parents=True)
+    job = load_job("AgainJobCfg", tmp_path / "job.py", {"num_samples": 2})
+    begun = [*AGAIN, "--cfg_class", "AgainJobCfg", "--num_samples", "2", "--set", "env.x=1"]
+    begun[2] = "/gone/job.py"
+    options = SweepOptions(command=("/elsewhere/ditk-ray", *begun))
+    save_job(folder, SavedJob(job, options, 0), ())
+    record = SweepRecord("again", "eval_value", "max", SweepStatus.FINISHED, job={"name": job.name})
+    done = {"eval_value": 1.0}
+    record.trials["trial_00000"] = TrialRecord(
+        "trial_00000", {}, TrialState.SUCCEEDED, done, done, str(folder / "trial_00000")
+    )
+    write_record(record, folder)
+    return folder
+
+
+SAME = ("--cfg_class", "AgainJobCfg", "--num-samples=2", "--set", "env.x=1")
+
+
+def test_the_same_command_from_another_folder_is_content(cli, finished):
+    done = cli(*AGAIN, *SAME, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert "again has finished already" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        (("--cfg_class", "OtherJobCfg", *SAME[2:]), "of AgainJobCfg, not of OtherJobCfg"),
+        (("--num_samples", "3"), "with --num_samples 2, not --num_samples 3"),
+        (("--searcher", "tpe"), "with no --searcher, not --searcher tpe"),
+        (("--set", "env.x=2"), "with --set env.x=1; without --set env.x=2"),
+        (("--set", "env.y=2"), "without --set env.y=2"),
+    ],
+)
+def test_another_job_of_the_same_name_is_refused(cli, finished, others, told):
+    done = cli(*AGAIN, *SAME, *others)
+    assert done.returncode == 2, done.stdout
+    assert f"--name again: is another sweep: {told}\n" in done.stderr
+    assert "give another --name" in done.stderr
+
+
+def test_what_another_process_runs_is_waited_for(cli, finished):
+    hold = "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, 2); "
+    code = f"{hold}print('held', flush=True); time.sleep(4)"
+    command = [sys.executable, "-c", code, str(finished / LOCK_FILE)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        done = cli(*AGAIN, *SAME)
+        assert other.poll() == 0, "it has not waited for the end"
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("another process runs again still; waiting for its end") == 1
 
 
 def test_it_needs_a_name(cli, tmp_path):

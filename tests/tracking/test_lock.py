@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ditk_ray.tracking.lock import HeldError, is_running, sweep_lock
+from ditk_ray.tracking.lock import HeldError, is_running, sweep_lock, wait_until_free
 from tests.processes import wait_until
 
 HOLD = (
@@ -35,3 +35,11 @@ def test_a_sweep_runs_until_its_process_is_gone_even_by_sigkill(tmp_path):
     process.wait()
 
     wait_until(lambda: not is_running(tmp_path), 5, "the lock to be let go")
+
+
+def test_waiting_for_a_sweep_that_does_not_end_is_given_up_and_told_once(tmp_path):
+    told = []
+    assert wait_until_free(tmp_path, 0.1, lambda: told.append(1))
+    with sweep_lock(tmp_path):
+        assert not wait_until_free(tmp_path, 1.2, lambda: told.append(1))
+    assert told == [1]
