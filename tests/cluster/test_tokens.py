@@ -35,6 +35,14 @@ def test_a_clusters_own_comes_before_the_users(home, monkeypatch):
     assert token_of("lab") == "of the shell"
 
 
+def test_a_token_that_cannot_be_kept_is_told_with_its_file(home):
+    (home / ".ray").touch()
+    with pytest.raises(BadConfigError, match=r"\.ray/tokens/lab: the token cannot be kept"):
+        write_token("lab", "of lab")
+    with pytest.raises(BadConfigError, match=r"\.ray/tokens/lab: the token stays"):
+        forget_token("lab")
+
+
 def test_a_file_that_is_named_but_not_there_is_a_mistake(monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/no/such/file")
     with pytest.raises(BadConfigError, match="RAY_AUTH_TOKEN_PATH"):

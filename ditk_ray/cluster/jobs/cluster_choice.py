@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ditk_ray.cluster.jobs.cluster_file import KnownCluster, chosen_clusters, read_clusters
+from ditk_ray.cluster.jobs.cluster_file import (
+    KnownCluster,
+    chosen_clusters,
+    is_address,
+    read_clusters,
+)
 from ditk_ray.errors import BadConfigError, Problem
 
 LOCAL_ADDRESS = "http://127.0.0.1:8265"
@@ -45,14 +50,10 @@ def all_clusters(names: Sequence[str], addresses: Sequence[str], file: Path) -> 
 def _at(address: str, known: Sequence[KnownCluster]) -> KnownCluster:
     """Return the cluster at an address, by its name if it has one."""
     address = address.rstrip("/")
-    try:
-        parts = urlsplit(address)
-    except ValueError:  # a bracket that is not closed
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not is_address(address):
         what = "is no address of a dashboard, where jobs are sent to"
         raise BadConfigError(Problem(f"--address {address}", what, "write http://HOST:8265"))
     for cluster in known:
         if cluster.address == address:
             return cluster
-    return KnownCluster(parts.netloc.rpartition("@")[2], address)
+    return KnownCluster(urlsplit(address).netloc.rpartition("@")[2], address)

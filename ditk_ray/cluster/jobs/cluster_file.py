@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ditk_ray.config.nearest import did_you_mean
 from ditk_ray.config.whole_file import write_private
@@ -20,7 +21,6 @@ from ditk_ray.errors import BadConfigError, Problem
 
 _EXPECTED = "a line reads `name: NAME address: http://HOST:PORT`"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_ADDRESS = re.compile(r"https?://[^\s/]+\S*")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,17 @@ class KnownCluster:
 def default_cluster_file() -> Path:
     """Return where the clusters of this user are written down."""
     return Path.home() / ".cluster_config"
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a dashboard could answer at an address: with a host, and a port that is one."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises if it is no number, or too large a one
+    except ValueError:  # also a bracket that is not closed
+        return False
+    has_blanks = any(letter.isspace() for letter in text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not has_blanks
 
 
 def read_clusters(path: Path) -> list[KnownCluster]:
@@ -146,8 +157,8 @@ def _cluster_of(line: str) -> KnownCluster | None:
     name, address = pairs["name:"], pairs["address:"].rstrip("/")
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name: letters, digits, and . _ - only")
-    if not _ADDRESS.fullmatch(address):
-        raise ValueError(f"{address!r} is no address that begins with http:// or https://")
+    if not is_address(address):
+        raise ValueError(f"{address!r} is no address like http://HOST:PORT or https://HOST")
     return KnownCluster(name, address)
 
 

@@ -10,6 +10,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -207,9 +208,17 @@ def _path_of(job_id: str) -> str:
 def _proxy_to(address: str) -> str | None:
     """Return the proxy that the environment names for an address; no passwords are looked up."""
     parts = urlsplit(address)
-    if proxy_bypass(parts.netloc.rpartition("@")[2]):
+    # A port that is forwarded to here is nothing for a proxy, and neither is the token.
+    if _is_this_machine(parts.hostname or "") or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
     return getproxies().get(parts.scheme)
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.rstrip(".") == "localhost"
 
 
 def _shown(token: str) -> dict[str, str]:

@@ -18,16 +18,26 @@ def token_file(name: str) -> Path:
 
 
 def write_token(name: str, token: str) -> Path:
-    """Keep the token of a cluster, for its owner alone, and return the file."""
+    """Keep the token of a cluster, for its owner alone, and return the file.
+
+    Raises BadConfigError if that cannot be written.
+    """
     path = token_file(name)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(path, f"{token.strip()}\n")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, f"{token.strip()}\n")
+    except OSError as error:
+        raise BadConfigError(Problem(str(path), f"the token cannot be kept: {error}")) from error
     return path
 
 
 def forget_token(name: str) -> None:
-    """Remove the token of a cluster, if there is one."""
-    token_file(name).unlink(missing_ok=True)
+    """Remove the token of a cluster, if there is one; BadConfigError if that cannot be done."""
+    path = token_file(name)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadConfigError(Problem(str(path), f"the token stays: {error}")) from error
 
 
 def token_of(name: str | None) -> str | None:
