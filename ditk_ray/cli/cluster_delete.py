@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ examples:
 
 What `cluster launch` and `cluster run` made is removed, by its labels, and nothing else. The claims
 with the results and MLflow's records are kept unless --results is given: they go on costing what
-their storage costs, and a cluster of the same name finds them again.
+their storage costs, and a cluster of the same name finds them again. Lines of ~/.cluster_config
+that lead to what is deleted are taken out, with the tokens of ~/.ray/tokens.
 """
 
 
@@ -79,6 +80,7 @@ def run(given: argparse.Namespace) -> int:
     if not agrees(f"delete these {len(pieces)} objects?", given.yes):
         return 1
     delete_pieces(kube, pieces, lambda piece: print(f"{piece.title} deleted", flush=True))
+    _forget(kube, {piece.cluster for piece in pieces})
     tell_kept(kept)
     return _wait(kube, pieces, given) if given.wait is not None else 0
 
@@ -88,6 +90,17 @@ def tell_kept(kept: Sequence[Piece]) -> None:
     if kept:
         claims = ", ".join(f"{piece.name} ({piece.size})" for piece in kept)
         tell(f"kept, with their data: {claims}\n  this storage costs money; --results deletes it")
+
+
+def _forget(kube: Kube, names: Collection[str]) -> None:
+    """Take the clusters out of what `submit` knows: jobs sent to them would find nobody."""
+    from ditk_ray.cluster.jobs.cluster_file import default_cluster_file
+    from ditk_ray.cluster.kuberay.discovery import forget
+
+    try:
+        forget(default_cluster_file(), kube.namespace, names)
+    except BadConfigError as error:
+        tell(f"they are still known to `ditk-ray submit`: {error}")
 
 
 def _chosen(kube: Kube, given: argparse.Namespace) -> list[Piece]:

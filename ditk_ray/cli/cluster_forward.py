@@ -9,7 +9,8 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ditk_ray.cli.cluster_arguments import add_cluster, cluster_settings
 from ditk_ray.cli.object_output import print_table, tell
@@ -30,6 +31,7 @@ code in the cluster. A port that is taken is replaced by the next that is free. 
 ~/.cluster_config has this address for the cluster, so that `ditk-ray submit --cluster NAME`
 and the token in ~/.ray/tokens/NAME lead there; afterwards the file is as it was.
 """
+_ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 _PORTS = {"dashboard": 8265, "mlflow": 5000}
 
 
@@ -67,7 +69,7 @@ def run(given: argparse.Namespace) -> int:
     kube = connect(cluster_settings(given))
     health = find_cluster(kube, given.name, datetime.now(UTC))
     path = given.output or default_cluster_file()
-    with contextlib.ExitStack() as stack, _interruptible():
+    with _interruptible(), contextlib.ExitStack() as stack:
         dashboard = stack.enter_context(_dashboard(kube, health, given))
         mlflow = stack.enter_context(_mlflow(kube, health, given))
         _keep_token(kube, health)
@@ -79,14 +81,26 @@ def run(given: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM end the command in good order: that is how it ends."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Have Ctrl-C, SIGTERM and a closed terminal end the command in good order."""
+    before = {number: signal.getsignal(number) for number in _ENDINGS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # nohup has it outlive its terminal
+            signal.signal(number, _end)
     try:
         yield
     except KeyboardInterrupt:
-        tell("forwarding has ended")
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            tell("forwarding has ended")
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """End as Ctrl-C does, once: a terminal that is closed says so twice."""
+    for each in _ENDINGS:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _dashboard(kube: Kube, health: Health, given: argparse.Namespace) -> PortForward:

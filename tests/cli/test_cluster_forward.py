@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +17,8 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from ditk_ray.cli.cluster_forward import _interruptible
+from ditk_ray.cluster.kuberay.discovery import registered
 from tests.cli.test_cluster_looking import RULES
 from tests.cluster.ray_clusters import RayCluster
 from tests.kube.api_server import ApiServer
@@ -53,6 +57,40 @@ def pages(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *arguments: object) -> None:
         """Say nothing."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_terminal_that_is_closed_leaves_the_file_of_clusters_as_it_was(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    file = tmp_path / ".cluster_config"
+    file.write_text(BEFORE)
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with (
+            _interruptible(),
+            registered(file, "rl", "http://127.0.0.1:9000"),
+            contextlib.ExitStack() as leaving,
+        ):
+            assert file.read_text() != BEFORE
+            # From the terminal, and then from the shell.
+            leaving.callback(os.kill, os.getpid(), number)
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+            pytest.fail("it went on")
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+    assert file.read_text() == BEFORE
+
+
+def test_what_nohup_started_outlives_its_terminal() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _interruptible():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_job_reaches_a_real_head_by_the_forwarded_port(

@@ -15,6 +15,8 @@ from ditk_ray.cluster.jobs.cluster_file import (
     read_clusters,
     write_clusters,
 )
+from ditk_ray.cluster.jobs.tokens import token_file, write_token
+from ditk_ray.cluster.kuberay.discovery import forget
 from ditk_ray.errors import BadConfigError
 
 LAB = KnownCluster("lab", "http://10.0.0.7:8265")
@@ -49,6 +51,20 @@ def test_every_line_that_is_wrong_is_told_with_its_number(file):
     lines = [problem.where.rpartition(" ")[2] for problem in told.value.problems]
     assert lines == ["1", "2", "3", "4", "6"]
     assert "name: NAME address: http://HOST:PORT" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://[::1:8265", "http://h:port", "http://h:65536", "http://:8265", "http:///x"]
+)
+def test_an_address_that_leads_nowhere_is_told_with_its_line(file, address):
+    file.write_text(f"# mine\nname: a address: {address}\n")
+    with pytest.raises(BadConfigError, match=r"line 2: '.*' is no address like http://HOST:PORT"):
+        read_clusters(file)
+
+
+def test_an_address_may_be_of_ipv6(file):
+    file.write_text("name: a address: http://[::1]:8265\n")
+    assert read_clusters(file) == [KnownCluster("a", "http://[::1]:8265")]
 
 
 def test_writing_keeps_other_lines_and_replaces_a_cluster_in_its_place(file):
@@ -91,6 +107,36 @@ def test_an_unknown_name_is_told_with_those_like_it():
         chosen_clusters([LAB, GKE], ["lap"])
 
 
+class TestForgettingWhatIsDeleted:
+    @pytest.fixture(autouse=True)
+    def _home(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOME", str(tmp_path))
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "name: rl address: http://rl-head-svc.team.svc:8265\n",
+            "name: rl address: http://127.0.0.1:9000\n",
+            "",
+        ],
+    )
+    def test_its_line_goes_with_its_token(self, file, line):
+        file.write_text(f"# mine\n{line}name: x address: http://x:1\n")
+        for name in ("rl", "x"):
+            write_token(name, "secret")
+        forget(file, "team", {"rl"})
+        assert file.read_text() == "# mine\nname: x address: http://x:1\n"
+        assert [token_file(name).exists() for name in ("rl", "x")] == [False, True]
+
+    @pytest.mark.parametrize("address", ["http://rl-head-svc.other.svc:8265", "http://10.0.0.7:1"])
+    def test_another_cluster_of_that_name_is_known_as_before(self, file, address):
+        file.write_text(f"name: rl address: {address}\n")
+        write_token("rl", "secret")
+        forget(file, "team", {"rl"})
+        assert read_clusters(file) == [KnownCluster("rl", address)]
+        assert token_file("rl").exists()
+
+
 class TestWhichClustersAreMeant:
     def test_given_ones_by_name_and_by_address(self, file):
         write_clusters(file, [LAB, GKE])
@@ -114,7 +160,7 @@ class TestWhichClustersAreMeant:
         (only,) = all_clusters([], [], file)
         assert only.address == "http://127.0.0.1:8265"
 
-    @pytest.mark.parametrize("address", ["h:8265", "ray://h:10001", "http://"])
+    @pytest.mark.parametrize("address", ["h:8265", "ray://h:10001", "http://", "http://h:port"])
     def test_an_address_that_is_none_of_a_dashboard_is_refused(self, file, address):
         with pytest.raises(BadConfigError, match="write http://HOST:8265"):
             choose_clusters([], [address], file, False)

@@ -68,9 +68,11 @@ def test_a_sweep_of_dijobs_on_the_head_has_the_rights_that_it_needs():
 def test_the_role_suffices_and_without_a_right_nothing_is_made(
     kuberay: ApiServer,
     namespace: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     for kind, document in documents(CONFIGS / "cluster_rbac.yaml", namespace).items():
         kuberay.admin.create(PLACES[kind].format(namespace), document)
     own = set(objects_in(kuberay, namespace))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,10 +50,12 @@ class Said:
 def run(
     kuberay: ApiServer,
     namespace: str,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Said]:
     """Run `ditk-ray` as somebody whose kubeconfig names the cluster and the namespace."""
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBECONFIG", str(kuberay.kubeconfig(namespace=namespace)))
 
     def call(*arguments: str) -> Said:
@@ -245,6 +248,27 @@ def test_deleting_removes_all_that_was_made_and_nothing_else_and_keeps_the_data(
     assert kept.code == 0 and "rl-results (100Gi)" in kept.err
     assert run("cluster", "delete", "rl", "rl2", "--results", "--yes", "--wait", "60s").code == 0
     assert set(objects_in(kuberay, namespace)) == foreign
+
+
+def test_what_is_deleted_is_forgotten_where_submit_looks(run, namespace, tmp_path):
+    known, token = tmp_path / ".cluster_config", tmp_path / ".ray/tokens/rl"
+    token.parent.mkdir(parents=True)
+    token.write_text("secret")
+    lab = "name: lab address: http://10.0.0.7:8265\n"
+    known.write_text(f"{lab}name: rl address: http://rl-head-svc.{namespace}.svc:8265\n")
+    assert run("cluster", *RL).code == 0
+
+    assert run("cluster", "delete", "rl").code == 2
+    assert token.exists()
+    assert run("cluster", "delete", "rl", "--yes").code == 0
+
+    assert known.read_text() == lab
+    assert not token.exists()
+    assert run("cluster", *RL).code == 0
+    known.write_text("nonsense\n")
+    deleted = run("cluster", "delete", "rl", "--yes")
+    assert deleted.code == 0
+    assert "still known to `ditk-ray submit`" in deleted.err
 
 
 def test_deleting_all_takes_jobs_and_clusters_and_a_typo_is_helped_with(run, kuberay, namespace):

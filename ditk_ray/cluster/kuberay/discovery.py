@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ditk_ray.cluster.jobs.cluster_file import (
     KnownCluster,
@@ -14,6 +15,7 @@ from ditk_ray.cluster.jobs.cluster_file import (
     read_clusters,
     write_clusters,
 )
+from ditk_ray.cluster.jobs.tokens import forget_token
 from ditk_ray.cluster.kuberay.cluster_tokens import keep_token
 from ditk_ray.cluster.kuberay.port_forward import LOOPBACK
 from ditk_ray.cluster.kuberay.ray_cluster_health import Health
@@ -59,6 +61,25 @@ def registered(path: Path, name: str, address: str) -> Iterator[None]:
         now = next((each for each in read_clusters(path) if each.name == name), None)
         if now is not None and now.address == address:
             _put_back(path, name, before)
+
+
+def forget(path: Path, namespace: str, names: Collection[str]) -> None:
+    """Forget clusters of a namespace that are deleted: their lines in a file, and their tokens.
+
+    A line of the same name that leads somewhere else stays, and so does its token.
+    """
+    lines = [each for each in read_clusters(path) if each.name in names]
+    others = {each.name for each in lines if not _is_ours(each.address, namespace)}
+    gone = [name for name in names if name not in others]
+    forget_clusters(path, gone)
+    for name in gone:
+        forget_token(name)
+
+
+def _is_ours(address: str, namespace: str) -> bool:
+    """Tell whether `discover` or `forward` may have written an address for a namespace."""
+    host = urlsplit(address).hostname or ""
+    return host == LOOPBACK or host.endswith(f".{namespace}.svc")
 
 
 def _put_back(path: Path, name: str, before: KnownCluster | None) -> None:
