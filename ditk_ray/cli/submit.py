@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ditk_ray.cli.arguments import seconds
 from ditk_ray.cli.object_output import add_object_format, tell
+from ditk_ray.cli.submit_settings import job_settings
 from ditk_ray.cli.submitted_jobs import follow_one, list_all, stop_some
 from ditk_ray.cli.sweep_arguments import positive
 from ditk_ray.errors import BadConfigError, Problem
@@ -40,7 +41,8 @@ $DITK_RAY_STORAGE (give it with --env), else in ~/ditk_ray_results of the node i
 
 Clusters have names in ~/.cluster_config, a line `name: lab address: http://HOST:8265` each,
 and tokens in ~/.ray/tokens/NAME, RAY_AUTH_TOKEN or ~/.ray/auth_token. Without --cluster and
---address jobs go to $RAY_ADDRESS, the clusters of that file, or http://127.0.0.1:8265.
+--address jobs go to $RAY_ADDRESS, the clusters of that file, or http://127.0.0.1:8265; of
+several, those that do not answer are told and left out.
 
 Ctrl-C leaves the jobs running, or stops them with --on_interrupt stop; a second one leaves at
 once. Exit code: the job's own; of several jobs 0 only if all succeeded, else that of the first
@@ -88,7 +90,14 @@ def add_submit_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--working_dir", metavar="DIR", type=Path, default=Path(), help="(default: this folder)"
     )
-    what.add_argument("--env", metavar="K=V", action="append", default=[], help="(repeatable)")
+    what.add_argument(
+        "--env",
+        metavar="K[=V]",
+        action="append",
+        default=[],
+        help="a variable of the job; without =V it has the value that it has here, so that a "
+        "secret is in no list of processes (repeatable)",
+    )
     what.add_argument(
         "--metadata", metavar="K=V", action="append", default=[], help="of the job (repeatable)"
     )
@@ -137,7 +146,7 @@ def submit(given: argparse.Namespace, jobs: Sequence[Sequence[str]]) -> int:
 
     requests = [make_job(words, command_names()) for words in jobs]
     clusters = _clusters(given, has_several_jobs=len(requests) > 1)
-    settings = _settings(given)
+    settings = job_settings(given)
     return asyncio.run(_send(given, requests, clusters, settings))
 
 
@@ -152,7 +161,9 @@ async def _send(
     from ditk_ray.cluster.jobs.dispatch import Dispatch
     from ditk_ray.cluster.jobs.job_request import is_own
 
-    async with connected(clusters, _trust(given)) as apis:
+    # Whoever names clusters wants those; of all that are known, one may be gone for long.
+    tell_silent = None if given.cluster or given.address else tell
+    async with connected(clusters, _trust(given), tell_silent) as apis:
         check_versions(apis, any(map(is_own, jobs)), tell)
         printer = JobPrinter(given.format, len(jobs) > 1)
         dispatch = Dispatch(list(apis), settings, printer, given.jobs_per_cluster, given.lost_after)
@@ -175,10 +186,20 @@ async def _send_all(dispatch: Dispatch, jobs: Sequence[JobRequest], form: str) -
     except (ClusterUnreachableError, JobRefusedError) as error:
         tell(f"error: {error}")
         tell(f"{len(dispatch.sent)} of {len(jobs)} jobs were sent")
+        if isinstance(error, ClusterUnreachableError):
+            _tell_doubtful(dispatch)
         return 1
     finally:
         _print_sent(dispatch, form)
     return 0
+
+
+def _tell_doubtful(dispatch: Dispatch) -> None:
+    """Name the job whose answer was lost: sent once more as a new one, it might run twice."""
+    for job_id, (api, _) in dispatch.running.items():
+        if job_id not in dispatch.sent:
+            what = f"{job_id} may have been started on {api.cluster.name}: look before you send it"
+            tell(f"{what} again\n{_how_to_go_on(job_id, api)}")
 
 
 async def _leave(dispatch: Dispatch, on_interrupt: str) -> int:
@@ -260,43 +281,3 @@ def _trust(given: argparse.Namespace) -> Trust:
     from ditk_ray.cluster.jobs.job_api import Trust
 
     return Trust(given.ca_cert, given.insecure)
-
-
-def _settings(given: argparse.Namespace) -> JobSettings:
-    """Gather the code and say how much it is; nothing is sent yet."""
-    from ditk_ray.cluster.jobs.code_files import find_code
-    from ditk_ray.cluster.jobs.code_package import pack_code, pack_this_package
-    from ditk_ray.cluster.jobs.job_request import JobSettings
-    from ditk_ray.provenance.origin import describe_origin
-
-    pairs = {flag: _pairs(flag, getattr(given, flag)) for flag in ("env", "metadata")}
-    memory = _memory(given.entrypoint_memory)
-    code = find_code(given.working_dir)
-    for note in code.notes:
-        tell(note)
-    package = pack_code(code, describe_origin(code.root))
-    tell(f"shipping {code} ({package.size} packed)")
-    return JobSettings(
-        package,
-        (pack_this_package(),),
-        **pairs,
-        cpus=given.entrypoint_cpus,
-        gpus=given.entrypoint_gpus,
-        memory=memory,
-    )
-
-
-def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
-    wrong = [text for text in given if not text.partition("=")[0] or "=" not in text]
-    if wrong:
-        raise BadConfigError(Problem(f"--{flag} {text}", "has to be NAME=VALUE") for text in wrong)
-    return {name: value for name, _, value in (text.partition("=") for text in given)}
-
-
-def _memory(text: str | None) -> int | None:
-    from ditk_ray.config.quantities import parse_bytes
-
-    try:
-        return parse_bytes(text) if text is not None else None
-    except ValueError as error:
-        raise BadConfigError(Problem(f"--entrypoint_memory {text}", str(error))) from error

@@ -70,6 +70,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ([*RL, "--image_pull_secret", "A"], "--image_pull_secret A: is no name"),
         ([*RL, "--namespace", "A"], "--namespace A: is no name"),
         ([*RL, "--mlflow_uri", "sqlite:///a"], "is no address of a server"),
+        ([*RL, "--mlflow_uri", "http://h:port"], "is no address of a server"),
+        ([*RL, "--mlflow_uri", "https://me:secret@h"], "--mlflow_uri: has a user or a password"),
         ([*RL, "--mlflow_uri", "http://a", "--no_mlflow"], "together with --no_mlflow"),
     ],
 )
@@ -118,6 +120,11 @@ def test_the_most_that_kuberay_can_count_to_is_taken(capsys):
     most = ["--workers", "2147483647", "--retries", "2147483647", "--deadline", "2147483647"]
     assert main(["cluster", "run", *RL, "--dry_run", *most, *TUNE]) == 0
     assert capsys.readouterr().out.count(": 2147483647\n") == 4
+
+
+def test_a_password_is_not_printed_back(capsys):
+    said = refused(capsys, "launch", *RL, "--mlflow_uri", "https://me:pa55@h")
+    assert "pa55" not in said
 
 
 def test_all_mistakes_are_told_at_once(capsys):

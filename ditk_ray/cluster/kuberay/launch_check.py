@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from ditk_ray.cluster.jobs.cluster_file import is_address
 from ditk_ray.cluster.kuberay import gke
 from ditk_ray.cluster.kuberay.group_check import GroupRequest, check_groups
 from ditk_ray.cluster.kuberay.launch_options import LaunchOptions, Results
@@ -149,9 +151,15 @@ def _mlflow(request: LaunchRequest) -> list[Problem]:
         return []
     if not request.has_mlflow:
         return [Problem("--mlflow_uri", "does not go together with --no_mlflow")]
-    if not request.mlflow_uri.startswith(("http://", "https://")):
+    if not is_address(request.mlflow_uri):
         what = "is no address of a server that the pods could reach (http://... or https://...)"
         return [Problem(f"--mlflow_uri {request.mlflow_uri}", what)]
+    if "@" in urlsplit(request.mlflow_uri).netloc:
+        what = "has a user or a password in it, which everybody reads who reads the manifests"
+        hint = (
+            "write it without: jobs have them from `ditk-ray submit --env MLFLOW_TRACKING_PASSWORD`"
+        )
+        return [Problem("--mlflow_uri", what, hint)]
     return []
 
 
