@@ -155,6 +155,13 @@ class KubeUnknownKindError(KubeError):
 class KubeConflictError(KubeError):
     """There is such an object already, or it was changed meanwhile."""
 
+    def __init__(
+        self, message: str, status: int | None = None, is_there_already: bool = False
+    ) -> None:
+        super().__init__(message, status)
+        self.args = (message, status, is_there_already)
+        self.is_there_already = is_there_already
+
 
 class KubeRefusedError(KubeError):
     """The API server finds what it was sent invalid."""

@@ -52,7 +52,7 @@ def run(given: argparse.Namespace) -> int:
     settings = cluster_settings(given)
     kube = connect(replace(settings, namespace=given.namespace or template.namespace))
     order = build_job(template, kube.namespace, script, given.name)
-    job = submit_job(kube, order)
+    job = submit_job(kube, order).job
     if given.format == "table":
         print(f"dijob/{order.name} created")
     else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ditk_ray.errors import KubeNotFoundError
+from ditk_ray.errors import KubeForbiddenError, KubeNotFoundError
 from ditk_ray.kube.connection import Kube
 from ditk_ray.kube.objects import Manifest
 from ditk_ray.kube.refusals import Asked
@@ -57,6 +58,16 @@ def is_allowed(kube: Kube, right: Right) -> bool:
     }
     call = Call(Asked("POST", _REVIEWS, ""), f"/apis/{_REVIEW_API}/{_REVIEWS}", {}, body)
     return bool(kube.wire.ask(call).get("status", {}).get("allowed"))
+
+
+def missing_rights(kube: Kube, rights: Iterable[Right]) -> list[Right]:
+    """Return those of the rights that this account lacks; none if it may not even ask."""
+    try:
+        return [right for right in rights if not is_allowed(kube, right)]
+    except KubeForbiddenError as error:
+        if error.status == 403:
+            return []
+        raise
 
 
 def list_everywhere(kube: Kube, resource: Resource, labels: str = "") -> list[Manifest]:

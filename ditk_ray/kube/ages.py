@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from ditk_ray.kube.objects import Manifest
 
@@ -26,6 +27,15 @@ def read_time(stamp: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def moment(stamp: Any) -> float:
+    """Return a stamp as a number, by which times can be compared; 0 for one that is none.
+
+    Some stamps have fractions of a second and some have not: as texts they cannot be compared.
+    """
+    found = read_time(str(stamp or ""))
+    return found.timestamp() if found else 0.0
 
 
 def seconds_since(stamp: str, now: datetime) -> float:

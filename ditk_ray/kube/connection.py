@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,23 @@ def connect(settings: KubeSettings, patience: float = PATIENCE) -> Kube:
     return Kube(Wire(client, patience), settings.namespace or found or "default")
 
 
+def settled(settings: KubeSettings) -> KubeSettings:
+    """Return settings that mean the same cluster and namespace later, and from any folder.
+
+    Whoever goes on with a sweep may have chosen another context by then. What cannot be found
+    is left as it is: `connect` says what is wrong with it.
+    """
+    try:
+        kubeconfig = _kubeconfig(settings)
+        if kubeconfig is None:
+            return replace(settings, namespace=settings.namespace or _own_namespace())
+        chosen = _context(kubeconfig, settings.context)
+    except BadConfigError:
+        return settings
+    namespace = settings.namespace or (chosen.get("context") or {}).get("namespace")
+    return KubeSettings(Path(kubeconfig), chosen["name"], namespace)
+
+
 def _configure(configuration: Any, settings: KubeSettings) -> str | None:
     """Fill in the address and the credentials; return the namespace that goes with them."""
     kubeconfig = _kubeconfig(settings)
@@ -97,35 +116,55 @@ def _configure(configuration: Any, settings: KubeSettings) -> str | None:
 def _kubeconfig(settings: KubeSettings) -> str | None:
     """Return the file, or the files with `:` between them, as KUBECONFIG may have it."""
     if settings.kubeconfig:
-        if not settings.kubeconfig.expanduser().is_file():
-            raise _bad(f"there is no file {settings.kubeconfig}")
-        return str(settings.kubeconfig.expanduser())
+        if found := _files(str(settings.kubeconfig)):
+            return found
+        raise _bad(f"there is no file {settings.kubeconfig}")
     named = os.environ.get("KUBECONFIG")
     if named:
-        if not any(Path(path).expanduser().is_file() for path in named.split(os.pathsep) if path):
-            raise _bad(f"KUBECONFIG is {named}, and there is no such file")
-        return named
+        if found := _files(named):
+            return found
+        raise _bad(f"KUBECONFIG is {named}, and there is no such file")
     default = DEFAULT_KUBECONFIG.expanduser()
     return str(default) if default.is_file() else None
 
 
-def _from_file(configuration: Any, kubeconfig: str, context: str | None) -> str | None:
-    from kubernetes.config import ConfigException, list_kube_config_contexts, load_kube_config
+def _files(named: str) -> str | None:
+    """Return the files, whole and with `:` between them; None if none of them is there."""
+    paths = [Path(path).expanduser().absolute() for path in named.split(os.pathsep) if path]
+    return os.pathsep.join(map(str, paths)) if any(path.is_file() for path in paths) else None
 
-    try:
+
+def _from_file(configuration: Any, kubeconfig: str, context: str | None) -> str | None:
+    from kubernetes.config import load_kube_config
+
+    chosen = _context(kubeconfig, context)
+    with _kubeconfig_errors(kubeconfig):
+        load_kube_config(kubeconfig, context, configuration, persist_config=False)
+    return (chosen.get("context") or {}).get("namespace")
+
+
+def _context(kubeconfig: str, name: str | None) -> dict[str, Any]:
+    """Return the context of this name, or else the current one."""
+    from kubernetes.config import list_kube_config_contexts
+
+    with _kubeconfig_errors(kubeconfig):
         contexts, current = list_kube_config_contexts(kubeconfig)
         by_name = {each["name"]: each for each in contexts}
-        if context is not None and context not in by_name:
-            raise _bad(f"no context is called {context!r}", did_you_mean(context, by_name))
-        load_kube_config(kubeconfig, context, configuration, persist_config=False)
+    if name is not None and name not in by_name:
+        raise _bad(f"no context is called {name!r}", did_you_mean(name, by_name))
+    return dict(by_name[name] if name is not None else current)
+
+
+@contextlib.contextmanager
+def _kubeconfig_errors(kubeconfig: str) -> Iterator[None]:
+    from kubernetes.config import ConfigException
+
+    try:
+        yield
     except ConfigException as error:
         raise _bad(" ".join(str(error).split())) from None
-    except BadConfigError:
-        raise
     except Exception as error:  # a file that is no kubeconfig fails in many ways
         raise _bad(f"{kubeconfig} cannot be read: {type(error).__name__}: {error}") from None
-    chosen = by_name[context] if context is not None else current
-    return (chosen.get("context") or {}).get("namespace")
 
 
 def _from_inside(configuration: Any, settings: KubeSettings) -> str | None:
@@ -140,6 +179,11 @@ def _from_inside(configuration: Any, settings: KubeSettings) -> str | None:
         InClusterConfigLoader(str(token), str(certificate)).load_and_set(configuration)
     except ConfigException as error:
         raise _bad(f"this pod's service account cannot be used: {error}") from None
+    return _own_namespace()
+
+
+def _own_namespace() -> str | None:
+    """Return the namespace of the pod that this process runs in, if it does."""
     namespace = SERVICE_ACCOUNT / "namespace"
     return namespace.read_text().strip() if namespace.is_file() else None
 

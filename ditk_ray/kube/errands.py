@@ -38,6 +38,7 @@ class Errands:
         self._jobs = jobs
         self._changed = threading.Condition()
         self._deletions: dict[str, _Deletion] = {}
+        self._pods_refused_at: float | None = None
         self._is_called = False
         self._is_closed = False
         self._beaten_at: float | None = None
@@ -108,17 +109,35 @@ class Errands:
     def _next_due(self, now: float) -> float:
         beat = now if self._beaten_at is None else self._beaten_at + BEAT_SECONDS
         again = [each.again_at for each in list(self._deletions.values())]
+        if self._pods_refused_at is not None:
+            again.append(self._pods_refused_at + _REFUSED_SECONDS)
         if self._warned_at is not None and any(job.needs_warnings for job in self._jobs()):
             again.append(self._warned_at + WARNINGS_SECONDS)
         return min([beat, *again])
 
     def _do_all(self) -> None:
-        for job in self._jobs():
-            if job.needs_pods:
-                job.take_pods(self._pods_of(job.name))
+        self._look_for_pods()
         self._delete_all()
         self._warn()
         self._beat()
+
+    def _look_for_pods(self) -> None:
+        """Tell jobs their pods. A list that is refused says nothing: it is asked for again."""
+        if self._is_recent(self._pods_refused_at, _REFUSED_SECONDS):
+            return
+        self._pods_refused_at = None
+        for job in self._jobs():
+            if job.needs_pods:
+                before = job.pod_uids
+                try:
+                    pods = self._kube.pods.list(f"{POD_JOB}={job.name}", patience=0)
+                except KubeUnreachableError:
+                    raise
+                except KubeError as error:
+                    _log.warning("%s", error)
+                    self._pods_refused_at = time.monotonic()
+                    return
+                job.take_pods(pods, before)
 
     def _delete_all(self) -> None:
         for deletion in list(self._deletions.values()):
@@ -140,23 +159,17 @@ class Errands:
 
     def _warn(self) -> None:
         puzzled = [job for job in self._jobs() if job.needs_warnings]
-        is_early = (
-            self._warned_at is not None and time.monotonic() - self._warned_at < WARNINGS_SECONDS
-        )
-        if not puzzled or is_early:
+        if not puzzled or self._is_recent(self._warned_at, WARNINGS_SECONDS):
             return
-        warnings = self._listed(lambda: self._kube.events.list(fields="type=Warning", patience=0))
+        warnings = self._warnings()
         self._warned_at = time.monotonic()
         for job in puzzled:
             job.take_warnings(warnings)
 
-    def _pods_of(self, job: str) -> list[Manifest]:
-        return self._listed(lambda: self._kube.pods.list(f"{POD_JOB}={job}", patience=0))
-
     def _beat(self) -> None:
-        now = time.monotonic()
-        if self._beaten_at is not None and now - self._beaten_at < BEAT_SECONDS:
+        if self._is_recent(self._beaten_at, BEAT_SECONDS):
             return
+        now = time.monotonic()
         try:
             self._heartbeat.beat()
         except KubeUnreachableError:
@@ -165,10 +178,13 @@ class Errands:
             _log.warning("%s", error)
         self._beaten_at = now
 
-    def _listed(self, ask: Callable[[], list[Manifest]]) -> list[Manifest]:
-        """Return the list, or none where it is refused: a job does not wait for that for ever."""
+    def _is_recent(self, moment: float | None, seconds: float) -> bool:
+        return moment is not None and time.monotonic() - moment < seconds
+
+    def _warnings(self) -> list[Manifest]:
+        """Return the warnings, or none where they are refused: no job waits for them for ever."""
         try:
-            return ask()
+            return self._kube.events.list(fields="type=Warning", patience=0)
         except KubeUnreachableError:
             raise
         except KubeError as error:

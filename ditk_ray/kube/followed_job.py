@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from ditk_ray.config.failure_kinds import FailureKind
@@ -103,8 +103,17 @@ class FollowedJob:
                 self._take_pod(change)
                 self._settle()
 
-    def take_pods(self, pods: Sequence[Manifest]) -> None:
-        """Take all pods that the job has now, as the server listed them."""
+    @property
+    def pod_uids(self) -> frozenset[str]:
+        """The pods that are known, by their uids."""
+        with self._lock:
+            return frozenset(self._pods)
+
+    def take_pods(self, pods: Sequence[Manifest], before: Collection[str]) -> None:
+        """Take all pods that the job has, as the server listed them.
+
+        Of those that were known `before` it was asked, those that it does not list are gone.
+        """
         with self._lock:
             self.needs_pods = False
             if self.events.is_over:
@@ -115,7 +124,7 @@ class FollowedJob:
                 self._take_pod(Change("MODIFIED", pod))
             there = {pod["metadata"]["uid"] for pod in ours}
             for each in self._pods.values():
-                if each.uid not in there:
+                if each.uid in before and each.uid not in there:
                     each.gone()
             self._settle()
 

@@ -19,7 +19,10 @@ BEAT_SECONDS = 60.0
 
 
 class Heartbeat:
-    """A ConfigMap with the time at which the sweep was last alive. Raises KubeError."""
+    """A ConfigMap with the time at which the sweep was last alive.
+
+    Raises KubeError, and asks once only: there is always a next beat.
+    """
 
     def __init__(self, config_maps: Objects, sweep_key: str) -> None:
         self._config_maps = config_maps
@@ -31,14 +34,14 @@ class Heartbeat:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         metadata = {"labels": self._labels, "annotations": {ALIVE_AT: now}}
         try:
-            self._config_maps.patch(self._name, {"metadata": metadata})
+            self._config_maps.patch(self._name, {"metadata": metadata}, patience=0)
         except KubeNotFoundError:
             whole = {"metadata": {**metadata, "name": self._name}}
-            self._config_maps.create(whole, is_repeatable=True)
+            self._config_maps.create(whole, is_repeatable=True, patience=0)
 
     def remove(self) -> None:
         """Say that the sweep is over."""
         try:
-            self._config_maps.delete(self._name)
+            self._config_maps.delete(self._name, patience=0)
         except KubeNotFoundError:
             return

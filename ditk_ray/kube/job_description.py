@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ditk_ray.kube.ages import age_of, seconds_since
+from ditk_ray.kube.ages import age_of, moment, seconds_since
 from ditk_ray.kube.connection import Kube
 from ditk_ray.kube.dijobs import FAILED, is_finished, phase_of, pod_names, spec_of
 from ditk_ray.kube.job_table import JobRow, job_row
@@ -100,7 +100,7 @@ def describe_job(kube: Kube, name: str, now: datetime) -> JobDescription:
         conditions=_conditions(job, now),
         tasks=[_task(each, job) for each, _ in each_task(spec_of(job))],
         pods=[_pod(each, now) for each in sorted(pods, key=_name)],
-        events=[_event(each, now) for each in sorted(events, key=event_time)],
+        events=[_event(each, now) for each in sorted(events, key=_seen_at)],
     )
 
 
@@ -165,15 +165,19 @@ def _pod(pod: Manifest, now: datetime) -> Pod:
 
 def _events_about(job: Manifest, events: Iterable[Manifest]) -> list[Manifest]:
     """Choose the events of this job, and of pods by its names since it is there."""
-    uid, made = job["metadata"]["uid"], str(job["metadata"].get("creationTimestamp", ""))
+    uid, made = job["metadata"]["uid"], moment(job["metadata"].get("creationTimestamp"))
     pods = set(pod_names(job))
     found = []
     for event in events:
         about = event.get("involvedObject") or {}
         is_pods = about.get("kind") == "Pod" and about.get("name") in pods
-        if about.get("uid") == uid or (is_pods and event_time(event) >= made):
+        if about.get("uid") == uid or (is_pods and _seen_at(event) >= made):
             found.append(event)
     return found
+
+
+def _seen_at(event: Manifest) -> float:
+    return moment(event_time(event))
 
 
 def _event(event: Manifest, now: datetime) -> Event:

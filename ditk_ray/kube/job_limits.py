@@ -29,11 +29,11 @@ def name_problems(spec: dotted.Tree, name: str) -> Iterator[Problem]:
 
 def size_problems(config_map: dotted.Tree, key: str) -> Iterator[Problem]:
     """Say so if a ConfigMap, with the script under `key`, is too large."""
-    parts: dict[str, Any] = {
-        **(config_map.get("data") or {}),
-        **(config_map.get("binaryData") or {}),
-    }
+    parts: dict[str, Any] = config_map.get("data") or {}
     size = sum(len(str(value).encode()) for value in parts.values())
+    # Kubernetes counts what base64 stands for.
+    binary = (config_map.get("binaryData") or {}).values()
+    size += sum(len(str(value)) * 3 // 4 for value in binary)
     if size > MAX_CONFIG_MAP_BYTES:
         script = show_bytes(len(str(parts.get(key, "")).encode()))
         what = f"would hold {show_bytes(size)}, {script} of it the script; Kubernetes takes 1 MiB"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ditk_ray.errors import KubeError, KubeNotFoundError
 from ditk_ray.kube.connection import Kube
+from ditk_ray.kube.dijobs import FAILED, SUCCEEDED, phase_of
 from ditk_ray.kube.errands import Errands
 from ditk_ray.kube.followed_job import FollowedJob
 from ditk_ray.kube.heartbeat import Heartbeat
@@ -18,6 +22,23 @@ from ditk_ray.kube.watching import Change, Watcher
 
 TICK_SECONDS = 0.5
 
+Kept = Literal["none", "failed", "all"]
+"""Which jobs stay in the cluster when they have ended."""
+
+_STAYING: Mapping[Kept, Sequence[str]] = {
+    "none": (),
+    "failed": (FAILED,),
+    "all": (SUCCEEDED, FAILED),
+}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A job of the sweep, as the watch has it."""
+
+    uid: str
+    phase: str
+
 
 class JobWatch:
     """Submits, follows and deletes the jobs of one sweep. For any number of threads.
@@ -25,15 +46,17 @@ class JobWatch:
     There is one watch for all DIJobs of the sweep and one for all pods of the operator; a
     job costs two requests to make it, one to delete it, and one for the log of each pod.
     A new JobWatch takes up the jobs of one that was lost: `follow` reads the logs from
-    their beginning, and the events come from the first on. Making one raises KubeError
-    when the cluster cannot be watched.
+    their beginning, and the events come from the first on. `keep` says which jobs of
+    earlier lives stay when they have ended. Making one raises KubeError when the cluster
+    cannot be watched.
     """
 
-    def __init__(self, kube: Kube, sweep_key: str) -> None:
+    def __init__(self, kube: Kube, sweep_key: str, keep: Kept = "none") -> None:
         self._kube = kube
+        self._keep = keep
         self._lock = threading.Lock()
         self._jobs: dict[str, FollowedJob] = {}
-        self._there: dict[str, str] = {}
+        self._there: dict[str, _Seen] = {}
         self._released: set[str] = set()
         self._kept: set[str] = set()
         self._closed = threading.Event()
@@ -56,10 +79,13 @@ class JobWatch:
         job, is_first = self._entry(order.name, log, is_forced=True)
         if is_first:
             try:
-                job.begin(submit_job(self._kube, order))
+                submitted = submit_job(self._kube, order)
+                job.begin(submitted.job)
             except BaseException:
                 self._forget(job)
                 raise
+            if not submitted.is_new:
+                self._look_for_pods(job)
         return True
 
     def follow(self, name: str, log: Path) -> bool:
@@ -80,8 +106,7 @@ class JobWatch:
             except BaseException:
                 self._forget(job)
                 raise
-            job.needs_pods = True  # its pods may have changed last before it was followed
-            self._errands.call()
+            self._look_for_pods(job)
         return True
 
     def events(self, name: str, after: int, timeout: float) -> list[JobEvent]:
@@ -116,9 +141,8 @@ class JobWatch:
         """
         end = time.monotonic() + seconds
         if is_over:
-            for name, uid in list(self._there.items()):
-                if name not in self._kept:
-                    self._errands.delete(name, uid)
+            for name, uid in self._to_delete():
+                self._errands.delete(name, uid)
         left = self._errands.wait_for_deletions(seconds)
         self._closed.set()
         self._errands.close()
@@ -156,6 +180,19 @@ class JobWatch:
             self._jobs[name] = job
             return job, True
 
+    def _look_for_pods(self, job: FollowedJob) -> None:
+        """Have the pods listed of a job that is not new: they may have changed last before."""
+        job.needs_pods = True
+        self._errands.call()
+
+    def _to_delete(self) -> list[tuple[str, str | None]]:
+        """Return the names and uids of all jobs that are there, or may be, and do not stay."""
+        kept = set(self._kept)
+        kept |= {name for name, job in self._there.items() if job.phase in _STAYING[self._keep]}
+        names = {job.name: job.uid for job in self._followed() if job.uid is not None}
+        names |= {name: job.uid for name, job in list(self._there.items())}
+        return [(name, uid) for name, uid in names.items() if name not in kept]
+
     def _forget(self, job: FollowedJob) -> None:
         job.close()
         with self._lock:
@@ -172,7 +209,7 @@ class JobWatch:
         if change.kind == "DELETED":
             self._there.pop(name, None)
         else:
-            self._there[name] = metadata["uid"]
+            self._there[name] = _Seen(metadata["uid"], phase_of(change.object))
         job = self._jobs.get(name)
         if job is not None:
             job.take_job(change)

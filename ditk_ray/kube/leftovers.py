@@ -40,7 +40,8 @@ def find_leftovers(kube: Kube, now: datetime) -> list[Leftover]:
     jobs = kube.dijobs.list(f"{MANAGED_BY}={MANAGER},{SWEEP}")
     signs = signs_of_life(kube)
     silent = silences(signs, now)
-    dead = [job for job in jobs if silent.get(sweep_of(job), DEAD_SECONDS) >= DEAD_SECONDS]
+    # Of a sweep that has only just begun there may be no sign yet.
+    dead = [job for job in jobs if silent.get(sweep_of(job), age_of(job, now)) >= DEAD_SECONDS]
     found = [_leftover(DIJOBS.kind, job, now, silent.get(sweep_of(job))) for job in dead]
     old = [sign for sign in signs if silent[sweep_of(sign)] >= DEAD_SECONDS]
     found += [_leftover(CONFIG_MAPS.kind, sign, now, silent[sweep_of(sign)]) for sign in old]

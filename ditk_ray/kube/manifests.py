@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ditk_ray.config import dotted
@@ -32,6 +32,8 @@ from ditk_ray.kube.yaml_text import yaml_documents
 
 ALL_TASKS = "*"
 _OURS = "DITK_RAY_"
+_LATE_ATTEMPT = 99
+"""A trial that was tried so often still has names that are short enough."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def render_job(
     name = identity.job_name(template.name)
     spec = dotted.plain(template.dijob["spec"])
     config_map = _config_map(template, identity, name, namespace, script)
-    problems = list(name_problems(spec, name))
+    late = replace(identity, attempt=max(identity.attempt, _LATE_ATTEMPT))
+    problems = list(name_problems(spec, late.job_name(template.name)))
     problems += size_problems(config_map, template.script_key)
     problems += _resource_problems(spec, resources)
     if problems:

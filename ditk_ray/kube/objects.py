@@ -41,14 +41,20 @@ class Objects:
         self.namespace = namespace
         self._wire = wire
 
-    def create(self, manifest: Mapping[str, Any], *, is_repeatable: bool = False) -> Manifest:
+    def create(
+        self,
+        manifest: Mapping[str, Any],
+        *,
+        is_repeatable: bool = False,
+        patience: float | None = None,
+    ) -> Manifest:
         """Make an object and return it as the server has it.
 
         With `is_repeatable` it is sent again when the connection broke before the answer.
         KubeConflictError can then mean that it is one's own.
         """
         call = self._call("POST", body=manifest)
-        return self._wire.ask(replace(call, is_repeatable=is_repeatable))
+        return self._wire.ask(replace(call, is_repeatable=is_repeatable), patience)
 
     def check(self, manifest: Mapping[str, Any]) -> Manifest:
         """Have an object checked as if it were made, and return what would be stored."""
@@ -76,10 +82,12 @@ class Objects:
             items += [known | item for item in page.get("items") or []]
         return Listed(items, version)
 
-    def patch(self, name: str, changes: Mapping[str, Any]) -> Manifest:
+    def patch(
+        self, name: str, changes: Mapping[str, Any], patience: float | None = None
+    ) -> Manifest:
         """Merge `changes` into an object (None removes a key) and return the whole."""
         call = self._call("PATCH", name, body=changes)
-        return self._wire.ask(replace(call, content_type=MERGE_PATCH))
+        return self._wire.ask(replace(call, content_type=MERGE_PATCH), patience)
 
     def apply(self, manifest: Mapping[str, Any], *, is_check: bool = False) -> Manifest:
         """Have an object be as the manifest says, whether it is there or not; return the whole.

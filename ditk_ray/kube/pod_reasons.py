@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ditk_ray.config.failure_kinds import FailureKind
+from ditk_ray.kube.ages import moment
 from ditk_ray.kube.objects import Manifest
 
 MAIN_CONTAINER = "di-container"
@@ -87,6 +88,9 @@ def why_dead(pod: Manifest) -> Death | None:
     reason = str(status.get("reason", ""))
     if reason == "Evicted":
         return Death(_kind_of_eviction(status), f"pod {name} was evicted: {_sentence(status)}")
+    if reason == "DeadlineExceeded":
+        what = f"pod {name} ran for longer than its activeDeadlineSeconds allow"
+        return Death(FailureKind.STALL, what)
     if reason.startswith(_TAKEN_AWAY) or status.get("phase") == "Unknown":
         return Death(FailureKind.LOST, f"pod {name} was lost: {_sentence(status)}")
     for end in ends:
@@ -106,7 +110,7 @@ def warnings_about(events: Iterable[Manifest], names: Iterable[str]) -> list[str
     """Return what warnings about objects of these names say, the newest first, each once."""
     about = set(names)
     found = [event for event in events if event.get("involvedObject", {}).get("name") in about]
-    found.sort(key=event_time, reverse=True)
+    found.sort(key=lambda event: moment(event_time(event)), reverse=True)
     return list(dict.fromkeys(_warning(event) for event in found))
 
 

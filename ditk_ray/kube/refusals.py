@@ -98,7 +98,8 @@ def refusal(asked: Asked, status: int, body: bytes) -> KubeError:
     if status == 410:
         return KubeExpiredError(f"cannot {asked}: {message}", status)
     if status == 409:
-        return KubeConflictError(f"cannot {asked}: {message}", status)
+        is_there = said.get("reason") == "AlreadyExists"
+        return KubeConflictError(f"cannot {asked}: {message}", status, is_there)
     if status in (400, 403, 413, 422):
         return KubeRefusedError(f"cannot {asked}: {_causes(said, message)}", status)
     if status == _BUSY or status >= 500:

@@ -49,10 +49,10 @@ def mount_paths(spec: Mapping[str, Any], config_map: str) -> Iterator[str]:
     for task, _, container in each_container(spec):
         volumes = [*(spec.get("volumes") or []), *(task["template"]["spec"].get("volumes") or [])]
         names = {
-            volume.get("name")
+            str(volume.get("name"))
             for volume in volumes
             if any(item.get("name") == config_map for item in config_map_references(volume))
         }
         for mount in container.get("volumeMounts") or []:
-            if mount.get("name") in names and mount.get("mountPath"):
+            if str(mount.get("name")) in names and mount.get("mountPath"):
                 yield str(mount["mountPath"]).rstrip("/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ditk_ray.errors import KubeConflictError, KubeError, KubeNotFoundError, KubeUnreachableError
@@ -33,8 +34,16 @@ class JobOrder(Protocol):
         """The ConfigMap's manifest, without an owner."""
 
 
-def submit_job(kube: Kube, order: JobOrder) -> Manifest:
-    """Make a job and then its ConfigMap, which it owns; return the job as the server has it.
+@dataclass(frozen=True)
+class Submitted:
+    """A job as the server has it, and whether it was made just now."""
+
+    job: Manifest
+    is_new: bool
+
+
+def submit_job(kube: Kube, order: JobOrder) -> Submitted:
+    """Make a job and then its ConfigMap, which it owns.
 
     One that is there already and has the same labels is taken for this one. The DIJob is
     first, so that whatever happens there is nothing without an owner; a pod waits for its
@@ -42,9 +51,11 @@ def submit_job(kube: Kube, order: JobOrder) -> Manifest:
     is refused, the job is deleted.
     """
     try:
-        job = kube.dijobs.create(order.dijob, is_repeatable=True)
-    except KubeConflictError:
-        job = _existing(kube, order)
+        job, is_new = kube.dijobs.create(order.dijob, is_repeatable=True), True
+    except KubeConflictError as error:
+        if not error.is_there_already:
+            raise
+        job, is_new = _existing(kube, order), False
     if order.config_map is not None:
         try:
             _ensure_config_map(kube, order.name, order.config_map, job)
@@ -54,7 +65,7 @@ def submit_job(kube: Kube, order: JobOrder) -> Manifest:
             with contextlib.suppress(KubeError):
                 kube.dijobs.delete(order.name, uid=job["metadata"]["uid"])
             raise
-    return job
+    return Submitted(job, is_new)
 
 
 def _existing(kube: Kube, order: JobOrder) -> Manifest:
@@ -66,6 +77,7 @@ def _existing(kube: Kube, order: JobOrder) -> Manifest:
             f"there is another DIJob {order.name!r} in namespace {kube.namespace!r}\n"
             "    delete it, or give the template another metadata.name",
             409,
+            is_there_already=True,
         )
     return job
 

@@ -87,7 +87,7 @@ def _kind_problems(documents: list[Any]) -> Iterator[Problem]:
             yield Problem(where, f"is a {type(document).__name__}, not an object of Kubernetes")
             continue
         kind, version = document.get("kind"), document.get("apiVersion")
-        if kind not in _VERSIONS:
+        if not isinstance(kind, str) or kind not in _VERSIONS:
             what = f"its kind is {kind!r}; a template holds a DIJob and at most one ConfigMap"
             yield Problem(where, what, "create other objects once, with kubectl")
             continue

@@ -46,8 +46,9 @@ _CONTAINER: dict[str, Any] = {
     "args": [],
 }
 _POD = {"containers": [_CONTAINER], "initContainers": [_CONTAINER], "volumes": [{}]}
-_DIJOB = {"metadata": {}, "spec": {"tasks": [{"template": {"spec": _POD}}], "volumes": [{}]}}
-_CONFIG_MAP: dict[str, Any] = {"metadata": {}, "data": {}, "binaryData": {}}
+_METADATA: dict[str, Any] = {"labels": {}, "annotations": {}}
+_DIJOB = {"metadata": _METADATA, "spec": {"tasks": [{"template": {"spec": _POD}}], "volumes": [{}]}}
+_CONFIG_MAP: dict[str, Any] = {"metadata": _METADATA, "data": {}, "binaryData": {}}
 
 
 def template_problems(
@@ -160,11 +161,12 @@ def _container_problems(container: Mapping[str, Any], where: str) -> Iterator[Pr
             yield Problem(f"{where}.{key}", "is missing")
     for number, item in enumerate(container.get("env") or []):
         place = f"{where}.env[{number}]"
-        if not item.get("name"):
-            yield Problem(f"{place}.name", "is missing")
+        yield from _name_problems(item, place)
         if not isinstance(item.get("value", ""), (str, type(None))):
             what = f"is {item['value']!r}; Kubernetes wants a text there"
             yield Problem(f"{place}.value", what, f'write it in quotes: "{item["value"]}"')
+    for number, item in enumerate(container.get("volumeMounts") or []):
+        yield from _name_problems(item, f"{where}.volumeMounts[{number}]")
     for key in ("command", "args"):
         for number, item in enumerate(container.get(key) or []):
             if not isinstance(item, str):
@@ -172,14 +174,26 @@ def _container_problems(container: Mapping[str, Any], where: str) -> Iterator[Pr
                 yield Problem(f"{where}.{key}[{number}]", what, f'write it in quotes: "{item}"')
 
 
+def _name_problems(item: Mapping[str, Any], where: str) -> Iterator[Problem]:
+    name = item.get("name")
+    if not name:
+        yield Problem(f"{where}.name", "is missing")
+    elif not isinstance(name, str):
+        yield Problem(f"{where}.name", f"is {name!r}; Kubernetes wants a text there")
+
+
+def _names(items: Sequence[Mapping[str, Any]] | None) -> set[str]:
+    return {str(item.get("name")) for item in items or []}
+
+
 def _mount_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
-    shared = {item.get("name") for item in spec.get("volumes") or []}
+    shared = _names(spec.get("volumes"))
     for task, where, container in each_container(spec):
-        own = {item.get("name") for item in task["template"]["spec"].get("volumes") or []}
+        own = _names(task["template"]["spec"].get("volumes"))
         for number, mount in enumerate(container.get("volumeMounts") or []):
-            name, place = mount.get("name"), f"{where}.volumeMounts[{number}]"
+            name, place = str(mount.get("name")), f"{where}.volumeMounts[{number}]"
             if name not in own | shared:
-                hint = did_you_mean(str(name), map(str, own | shared))
+                hint = did_you_mean(name, own | shared)
                 what = f"mounts {name!r}, and there is no such volume"
                 yield Problem(place, what, hint or "declare it under the pod's volumes")
             if not mount.get("mountPath"):

@@ -104,6 +104,9 @@ class Watcher:
                 self._version = ""
             except KubeError as error:
                 self._note(error)
+            except Exception:  # whatever it is, the sweep must not wait for this in vain
+                _log.exception("watching %s begins anew", self._objects.resource.plural)
+                self._version = ""
             # A watch that ends at once, again and again, is trouble too.
             if time.monotonic() - begun > _GOOD_SECONDS:
                 self._backoff.reset()

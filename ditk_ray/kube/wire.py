@@ -6,14 +6,19 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
 
-from ditk_ray.errors import KubeError, KubeUnknownKindError, KubeUnreachableError
+from ditk_ray.errors import (
+    KubeError,
+    KubeForbiddenError,
+    KubeUnknownKindError,
+    KubeUnreachableError,
+)
 from ditk_ray.kube.backoff import Backoff
 from ditk_ray.kube.refusals import Asked, never_arrived, refusal, unreachable
 from ditk_ray.kube.streams import LineStream
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
+
+Answer = TypeVar("Answer")
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -52,8 +59,9 @@ class Wire:
 
     A request that fails for a reason that may pass (no connection, 429, 5xx) is sent again
     for up to `patience` seconds; then KubeUnreachableError is raised. Every other refusal
-    is raised at once. A server that no longer knows a kind of objects for which it has
-    answered before has only just started, which passes.
+    is raised at once, but for those of a server that has only just started: for a moment it
+    does not know kinds of objects for which it has answered before, and forbids what it
+    has allowed.
     """
 
     def __init__(self, client: ApiClient, patience: float) -> None:
@@ -62,20 +70,16 @@ class Wire:
         self._client = client
         self._closed = threading.Event()
         self._served: set[str] = set()
+        self._allowed: set[tuple[str, str]] = set()
 
     def ask(self, call: Call, patience: float | None = None) -> dict[str, Any]:
         """Send a request and return the object that is the answer."""
-        response = self._send(call, ANSWER_SECONDS, patience)
-        try:
-            body = response.read()
-        except HTTPError as error:
-            raise unreachable(call.asked, self.host, error) from None
-        answer = json.loads(body)
+        answer = self._send(call, ANSWER_SECONDS, patience, _read_json)
         return answer if isinstance(answer, dict) else {}
 
     def open(self, call: Call, silence: float, patience: float | None = None) -> LineStream:
         """Send a request whose answer goes on; it breaks off after `silence` seconds of none."""
-        return LineStream(self._send(call, silence, patience), call.asked, self.host)
+        return LineStream(self._send(call, silence, patience, _as_it_is), call.asked, self.host)
 
     def upgrade(self, call: Call, protocol: str) -> socket.socket:
         """Have a request become a websocket, and return its socket; it is sent once only."""
@@ -86,12 +90,19 @@ class Wire:
         self._closed.set()
         self._client.close()
 
-    def _send(self, call: Call, read_seconds: float, patience: float | None) -> BaseHTTPResponse:
+    def _send(
+        self,
+        call: Call,
+        read_seconds: float,
+        patience: float | None,
+        take: Callable[[BaseHTTPResponse], Answer],
+    ) -> Answer:
+        """Send a request until it is answered, and return what `take` makes of the answer."""
         end = time.monotonic() + (self.patience if patience is None else patience)
         backoff = Backoff()
         while True:
-            attempt = self._attempt(call, read_seconds)
-            if isinstance(attempt, BaseHTTPResponse):
+            attempt = self._attempt(call, read_seconds, take)
+            if not isinstance(attempt, _Failure):
                 return attempt
             pause = max(backoff.pause(), attempt.retry_after)
             if not attempt.may_retry or time.monotonic() + pause > end:
@@ -99,22 +110,25 @@ class Wire:
             if self._closed.wait(pause):
                 raise attempt.error from None
 
-    def _attempt(self, call: Call, read_seconds: float) -> BaseHTTPResponse | _Failure:
-        """Send a request once; return the open answer, or what went wrong."""
+    def _attempt(
+        self, call: Call, read_seconds: float, take: Callable[[BaseHTTPResponse], Answer]
+    ) -> Answer | _Failure:
+        """Send a request once; return what is taken of its answer, or what went wrong."""
         from kubernetes.client.exceptions import ApiException
 
         try:
             response = self._request(call, read_seconds)
-        except HTTPError as error:
+            if 200 <= response.status < 300:
+                self._served.add(call.asked.plural)
+                self._allowed.add((call.asked.verb, call.asked.resource))
+                return take(response)
+        except (HTTPError, ValueError) as error:
             may_retry = call.is_repeatable or never_arrived(error)
             return _Failure(unreachable(call.asked, self.host, error), may_retry)
         except ApiException as error:  # TLS: the client wraps only this, without a status
             is_trusted = "CERTIFICATE_VERIFY_FAILED" not in str(error.reason)
             wrapped = unreachable(call.asked, self.host, OSError(str(error.reason)))
             return _Failure(wrapped, call.is_repeatable and is_trusted)
-        if 200 <= response.status < 300:
-            self._served.add(call.asked.plural)
-            return response
         return self._refused(call, response)
 
     def _refused(self, call: Call, response: BaseHTTPResponse) -> _Failure:
@@ -128,6 +142,8 @@ class Wire:
         # With 429 and 503 the server has not begun; other 5xx may have had their effect.
         is_passing = isinstance(error, KubeUnreachableError)
         may_retry = is_passing and (call.is_repeatable or response.status in (429, 503))
+        was_allowed = (call.asked.verb, call.asked.resource) in self._allowed
+        may_retry = may_retry or (isinstance(error, KubeForbiddenError) and was_allowed)
         return _Failure(error, may_retry, _seconds(response.headers.get("Retry-After")))
 
     def _request(self, call: Call, read_seconds: float) -> BaseHTTPResponse:
@@ -153,6 +169,14 @@ class _Failure:
     error: KubeError
     may_retry: bool
     retry_after: float = 0.0
+
+
+def _read_json(response: BaseHTTPResponse) -> Any:
+    return json.loads(response.read())
+
+
+def _as_it_is(response: BaseHTTPResponse) -> BaseHTTPResponse:
+    return response
 
 
 def _seconds(text: str | None) -> float:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ditk_ray.config.job_spec import JobSpec
 from ditk_ray.config.resources import TrialResources
-from ditk_ray.errors import BadConfigError, KubeConflictError, Problem
-from ditk_ray.kube.connection import KubeSettings, connect
+from ditk_ray.errors import BadConfigError, KubeConflictError, KubeForbiddenError, Problem
+from ditk_ray.kube.access import missing_rights
+from ditk_ray.kube.connection import Kube, KubeSettings, connect, settled
 from ditk_ray.kube.labels import JobIdentity, sweep_key
 from ditk_ray.kube.manifests import ALL_TASKS, JobManifests
 from ditk_ray.kube.pod_resources import asks_for_gpu
+from ditk_ray.kube.sweep_rights import SWEEP_RIGHTS
 from ditk_ray.kube.template import DijobTemplate, read_template
 from ditk_ray.search.schedulers import needs_checkpoints
 from ditk_ray.sweep.draws import SpaceDraws
@@ -47,7 +49,7 @@ def plan_dijobs(job: JobSpec, options: SweepOptions, identity: str) -> DijobPlan
     return DijobPlan(
         template,
         key,
-        _namespace(options.kube, template),
+        _cluster(options.kube, template),
         {**shared, **job.task_resources},
         office=f"ditk_ray_jobs_{key}",
         keep=options.keep_dijobs,
@@ -93,8 +95,8 @@ def require_cluster(sweep: PreparedSweep) -> None:
     """
     plan = sweep.trial_plan()
     assert plan.dijob is not None
-    settings = replace(sweep.options.kube, namespace=plan.dijob.namespace)
-    with contextlib.closing(connect(settings)) as kube:
+    with contextlib.closing(connect(plan.dijob.cluster)) as kube:
+        _require_rights(kube)
         for manifests in first_jobs(plan, _draw_by_chance(sweep)):
             for objects, made in (
                 (kube.dijobs, manifests.dijob),
@@ -104,16 +106,14 @@ def require_cluster(sweep: PreparedSweep) -> None:
                     objects.check(made)
 
 
-@contextlib.contextmanager
-def open_office(sweep: PreparedSweep) -> Iterator[list[str]]:
-    """Have what speaks to Kubernetes for all trials; yields a list for the jobs that stayed."""
+def open_office(
+    sweep: PreparedSweep, say: Callable[[str], None]
+) -> contextlib.AbstractContextManager[None]:
+    """Have what speaks to Kubernetes for all trials, if they are DIJobs."""
     dijob = sweep.dijob
     if dijob is None:
-        yield []
-        return
-    settings = replace(sweep.options.kube, namespace=dijob.namespace)
-    with job_office(dijob.office, settings, dijob.sweep_key) as left:
-        yield left
+        return contextlib.nullcontext()
+    return job_office(dijob.office, dijob.cluster, dijob.sweep_key, dijob.keep, say)
 
 
 def _draw_by_chance(sweep: PreparedSweep) -> Mapping[str, Any]:
@@ -122,12 +122,18 @@ def _draw_by_chance(sweep: PreparedSweep) -> Mapping[str, Any]:
     return draws.draw(_FIRST) or {}
 
 
-def _namespace(settings: KubeSettings, template: DijobTemplate) -> str:
+def _cluster(settings: KubeSettings, template: DijobTemplate) -> KubeSettings:
     """Return where jobs go: where the user says, then the template, then the kubeconfig."""
-    given = settings.namespace or template.namespace
-    if given:
-        return given
-    try:
-        return connect(settings).namespace
-    except BadConfigError:  # told when the cluster is needed
-        return "default"
+    return settled(replace(settings, namespace=settings.namespace or template.namespace))
+
+
+def _require_rights(kube: Kube) -> None:
+    """Raise a `KubeForbiddenError` with all rights that a sweep needs and this account lacks."""
+    missing = missing_rights(kube, SWEEP_RIGHTS)
+    if missing:
+        lacking = "".join(f"\n    {right.verb} {right.resource}" for right in missing)
+        raise KubeForbiddenError(
+            f"this account lacks rights in namespace {kube.namespace!r}:{lacking}\n"
+            "  cluster_configs/rbac.yaml has all that are needed",
+            403,
+        )

@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -26,6 +26,7 @@ from ditk_ray.config.space_check import KnownPaths, check_space
 from ditk_ray.config.sweep_names import require_sweep_name
 from ditk_ray.errors import BadConfigError, DitkRayError, Problem
 from ditk_ray.kube.connection import KubeSettings
+from ditk_ray.kube.job_watch import Kept
 from ditk_ray.search.schedulers import needs_checkpoints
 from ditk_ray.sweep.dijob_setup import ACTOR, AT_ONCE, plan_dijobs, pod_share, refuse_pausing
 from ditk_ray.sweep.drivers import build_search
@@ -35,7 +36,7 @@ from ditk_ray.sweep.parts import SweepParts, build_parts
 from ditk_ray.sweep.saved_job import SavedJob, save_job
 from ditk_ray.tracking.recorder import TrackingOptions
 from ditk_ray.tracking.store import NOWHERE
-from ditk_ray.trial.dijob_plan import DijobPlan, Kept
+from ditk_ray.trial.dijob_plan import DijobPlan
 from ditk_ray.trial.inspection import inspect_experiment
 from ditk_ray.trial.spec import TrialPlan
 from ditk_ray.trial.warm_node import WarmNode
@@ -183,6 +184,8 @@ def prepared_sweep(
             nodes = cluster_nodes()
             nodes += nodes_to_come(worker_groups(), nodes)
         dijob = plan_dijobs(job, options, identity) if job.backend == "dijob" else None
+        if dijob:  # whoever goes on with the sweep has to find its jobs
+            options = replace(options, kube=dijob.cluster)
         resources = ACTOR if dijob else job.resources
         if options.num_workers_per_node and not dijob:
             resources = share_nodes(resources, nodes, options.num_workers_per_node)

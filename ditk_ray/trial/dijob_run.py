@@ -11,7 +11,13 @@ from typing import Any
 import ray
 
 from ditk_ray.config.whole_file import write_whole
-from ditk_ray.errors import KubeError, KubeUnreachableError, TrialFailedError
+from ditk_ray.errors import (
+    KubeConflictError,
+    KubeError,
+    KubeRefusedError,
+    KubeUnreachableError,
+    TrialFailedError,
+)
 from ditk_ray.kube.labels import JobIdentity
 from ditk_ray.kube.manifests import JobManifests, render_job
 from ditk_ray.trial.attempt_run import AttemptRun, attempt_folder, next_attempt
@@ -26,6 +32,9 @@ from ditk_ray.trial.pod_script import render_pod_script
 from ditk_ray.trial.report_keys import ATTEMPT, ENDED
 from ditk_ray.trial.seed import Metrics
 from ditk_ray.trial.spec import TrialPlan
+
+_STILL_RUNNING = (FailureKind.STALL, FailureKind.NOT_STARTED)
+"""Of what an attempt fails although its job has not ended."""
 
 JOBS_FILE = "jobs.json"
 """In an attempt's folder, for as long as its jobs are its own: for each seed its job's name, and
@@ -91,9 +100,11 @@ class DijobRun(AttemptRun):
             self._jobs_file.unlink(missing_ok=True)
 
     def _is_kept(self, seed: JobSeed) -> bool:
+        """Tell whether a job stays; one that still runs would compute beside its successor."""
+        has_failed = seed.failure is not None and seed.failure.kind not in _STILL_RUNNING
         if self._dijob.keep == "all":
-            return seed.has_ended or seed.failure is not None
-        return self._dijob.keep == "failed" and seed.failure is not None
+            return seed.has_ended or has_failed
+        return self._dijob.keep == "failed" and has_failed
 
     def begin(self) -> bool:
         """Submit the jobs, or find them; say whether all are there that have reported."""
@@ -102,19 +113,21 @@ class DijobRun(AttemptRun):
         attempt_folder(self.folder, self.attempt).mkdir(exist_ok=True)
         known = _read_jobs(self._jobs_file)
         self._seeds = [
-            self._seed(seed, order.name, known.get(str(seed), {})) for seed, order in orders.items()
+            self._seed(seed, {"job": order.name} | known.get(str(seed), {}))
+            for seed, order in orders.items()
         ]
         self._write_jobs()
         # Some that should have been submitted before may never have been.
         is_new = self.reports == 0
         try:
-            for seed, order in orders.items():
-                if not self._office.submit(order, self._log_of(seed), is_new):
+            for seed, order in zip(self._seeds, orders.values(), strict=True):
+                is_there = seed.job == order.name and self._office.submit(order, seed.log, is_new)
+                if not is_there:  # or the template has changed, and with it the jobs' names
                     self.close()
                     return False
         except KubeError as error:
             self.close()
-            kind = FailureKind.LOST if isinstance(error, KubeUnreachableError) else FailureKind.BUG
+            kind = _kind_of(error)
             raise TrialFailedError(f"the job cannot be submitted: {error}", kind) from error
         return True
 
@@ -141,7 +154,8 @@ class DijobRun(AttemptRun):
         }
         return replace(self._plan, dijob=replace(self._dijob, resources=larger))
 
-    def _seed(self, seed: int, job: str, known: Mapping[str, Any]) -> JobSeed:
+    def _seed(self, seed: int, known: Mapping[str, Any]) -> JobSeed:
+        job = str(known["job"])
         project = self._dijob.template.project_path
         shared = Path(project) / job / RESULT_FILE if project else None
         return JobSeed(
@@ -201,6 +215,17 @@ def job_order(
     title = f"A trial of {plan.sweep_folder.name}: {identity.trial}, attempt {identity.attempt}."
     script = render_pod_script(plan, drawn, seed, title)
     return render_job(dijob.template, identity, script, dijob.resources, {}, dijob.namespace)
+
+
+def _kind_of(error: KubeError) -> FailureKind:
+    """Tell whether trying again later may help."""
+    if isinstance(error, KubeUnreachableError):
+        return FailureKind.LOST
+    if isinstance(error, KubeConflictError) and not error.is_there_already:
+        return FailureKind.LOST  # others changed a quota at the same moment
+    # A quota is refused with 403, and what uses it up now may be gone later.
+    is_full = isinstance(error, KubeRefusedError) and "exceeded quota" in str(error)
+    return FailureKind.NOT_STARTED if is_full else FailureKind.BUG
 
 
 def _left_running(folder: Path) -> int | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,17 +21,20 @@ from typing import Any, TypeVar
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ditk_ray.errors import OutOfReachError
+from ditk_ray.errors import KubeError, OutOfReachError
+from ditk_ray.kube.backoff import Backoff
 from ditk_ray.kube.connection import KubeSettings, connect
 from ditk_ray.kube.job_events import JobEvent
-from ditk_ray.kube.job_watch import JobWatch
+from ditk_ray.kube.job_watch import JobWatch, Kept
 from ditk_ray.kube.submission import JobOrder
 
 POLL_SECONDS = 20.0
 """How long a question is held back that has no answer yet."""
 
-PATIENCE = 120.0
-"""How long an API server may be away, in seconds, before a trial suffers from it."""
+PATIENCE = 360.0
+"""How long an API server may be away, in seconds, before a trial that begins counts as lost.
+
+In an hour that is no more often than lost trials are tried again."""
 
 CLOSE_SECONDS = 60.0
 """How long a sweep waits at its end for its jobs to be deleted."""
@@ -39,6 +44,8 @@ _MOST_JOBS = 1000
 
 
 Answer = TypeVar("Answer")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,9 @@ class JobOffice:
     Whoever asks then begins from a job's first event again.
     """
 
-    def __init__(self, settings: KubeSettings, sweep_key: str) -> None:
+    def __init__(self, settings: KubeSettings, sweep_key: str, keep: Kept) -> None:
         self._life = uuid.uuid4().hex
-        self._watch = JobWatch(connect(settings, PATIENCE), sweep_key)
+        self._watch = _insistent_watch(settings, sweep_key, keep)
         self._threads = ThreadPoolExecutor(_MOST_JOBS)
 
     async def submit(self, order: JobOrder, log: Path, is_new: bool) -> bool:
@@ -136,11 +143,29 @@ class OfficeDesk:
             raise OutOfReachError("nobody speaks to Kubernetes any more") from error
 
 
+def _insistent_watch(settings: KubeSettings, sweep_key: str, keep: Kept) -> JobWatch:
+    """Return the watch, however long that takes.
+
+    Ray does not start an actor again whose beginning has failed. That the cluster can be
+    watched was seen before the sweep began, so what keeps it from being watched now passes.
+    """
+    backoff = Backoff()
+    kube = connect(settings, PATIENCE)
+    while True:
+        try:
+            return JobWatch(kube, sweep_key, keep)
+        except KubeError as error:
+            _log.warning("the jobs are watched when this is over: %s", error)
+            time.sleep(backoff.pause())
+
+
 @contextlib.contextmanager
-def job_office(name: str, settings: KubeSettings, sweep_key: str) -> Iterator[list[str]]:
+def job_office(
+    name: str, settings: KubeSettings, sweep_key: str, keep: Kept, say: Callable[[str], None]
+) -> Iterator[None]:
     """Have an office on this node, for as long as the sweep runs.
 
-    Yields a list that holds, afterwards, the jobs that could not be deleted.
+    `say` is told if jobs may be left in the cluster when it is over.
     """
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     office: Any = (
@@ -153,18 +178,20 @@ def job_office(name: str, settings: KubeSettings, sweep_key: str) -> Iterator[li
             max_concurrency=_MOST_JOBS,
             scheduling_strategy=here,
         )
-        .remote(settings, sweep_key)
+        .remote(settings, sweep_key, keep)
     )
-    left: list[str] = []
     try:
-        yield left
+        yield
     finally:
-        left += _closed(office)
+        if trouble := _close(office):
+            say(f"{trouble}: `ditk-ray gc` shows and removes what is left")
         ray.kill(office)
 
 
-def _closed(office: Any) -> Sequence[str]:
-    with contextlib.suppress(ray.exceptions.RayError):
-        remaining: Sequence[str] = ray.get(office.close.remote(), timeout=CLOSE_SECONDS + 10)
-        return remaining
-    return []
+def _close(office: Any) -> str:
+    """Have the office delete what is left; return what is wrong if something may stay."""
+    try:
+        left: Sequence[str] = ray.get(office.close.remote(), timeout=CLOSE_SECONDS + 10)
+    except ray.exceptions.RayError:
+        return "it is not known whether all DIJobs are deleted"
+    return f"{len(left)} DIJobs could not be deleted" if left else ""

@@ -53,7 +53,10 @@ class JobSeed(Seed):
         self._told: Path | None = None
         self._heard_of: set[tuple[str, int]] = set()
         self.evaluators = dict(evaluators or {})
-        """The pods that have evaluated, with the uids by which they are those very pods."""
+        """The pod that evaluates, with the uid by which it is that very pod.
+
+        Of a job of several tasks the first that does counts; others may end before it."""
+        self._returned: Metrics | None = None
         self._runs = False
         self._waits_for = ""
         self._begin()
@@ -119,20 +122,31 @@ class JobSeed(Seed):
         self._note_running()
         self._heard = time.monotonic()
         said = event.message
-        if isinstance(said, PodEvaluation):
-            # The phases of a pod's replacement pass unseen while the API server is away.
-            if self.evaluators.setdefault(event.pod, event.uid) == event.uid:
-                self._note_evaluation(self.evaluations + 1, dict(said.metrics))
-            else:
-                self._note_replaced()
+        if isinstance(said, PodDiverged):
+            self.has_diverged = True
+        elif isinstance(said, PodError):
+            self._fail(said.message, said.failure)
+        elif isinstance(said, PodEvaluation) and not self.evaluators:
+            self.evaluators[event.pod] = event.uid
+            self._note_evaluation(1, dict(said.metrics))
+        elif event.pod in self.evaluators:
+            self._take_from_evaluator(event)
+        elif not self.evaluators and isinstance(said, PodResult):
+            self._told = self._keep(said.data)
+        elif not self.evaluators and isinstance(said, PodEnd):
+            self._returned = dict(said.returned)  # another pod may be the one that evaluates
+
+    def _take_from_evaluator(self, event: Message) -> None:
+        said = event.message
+        # The phases of a pod's replacement pass unseen while the API server is away.
+        if self.evaluators[event.pod] != event.uid:
+            self._note_replaced()
+        elif isinstance(said, PodEvaluation):
+            self._note_evaluation(self.evaluations + 1, dict(said.metrics))
         elif isinstance(said, PodResult):
             self._told = self._keep(said.data)
         elif isinstance(said, PodEnd):
             self._end(dict(said.returned))
-        elif isinstance(said, PodDiverged):
-            self.has_diverged = True
-        elif isinstance(said, PodError):
-            self._fail(said.message, said.failure)
 
     def _note_evaluation(self, number: int, metrics: Metrics) -> None:
         super()._note_evaluation(number, metrics)
@@ -150,6 +164,8 @@ class JobSeed(Seed):
             return
         if not event.succeeded:
             self._fail(event.text, event.kind or FailureKind.BUG)
+        elif self._returned is not None and not self.evaluations:
+            self._end(self._returned)
         elif self._shared_value() is not None or (self.evaluations and not event.text):
             self._end({})
         elif event.text:

@@ -11,6 +11,7 @@ from ditk_ray.cli.main import main
 from ditk_ray.kube.connection import Kube, KubeSettings, connect
 from ditk_ray.kube.heartbeat import Heartbeat
 from ditk_ray.kube.labels import ALIVE_AT, heartbeat_name
+from ditk_ray.kube.leftovers import find_leftovers
 from tests.kube.api_server import ApiServer
 from tests.kube.job_files import dijob, task, write_job
 
@@ -62,12 +63,21 @@ def test_what_dead_sweeps_left_is_shown_and_deleted(cluster, tmp_path, capsys):
     assert [row[:3] for row in rows[1:]] == [
         ["DIJob", f"of-{DEAD}", DEAD],
         ["ConfigMap", f"ditk-ray-{DEAD}", DEAD],
-        ["DIJob", f"of-{SILENT}", SILENT],
     ]
     assert "gave its last sign of life 11m ago" in said.out
-    assert "gives no sign of life" in said.out
-    assert said.err.count(" deleted\n") == 3
-    assert left(cluster) == ([f"of-{LIVING}", "of-somebody", "single"], [f"ditk-ray-{LIVING}"])
+    assert said.err.count(" deleted\n") == 2
+    kept = [f"of-{LIVING}", f"of-{SILENT}", "of-somebody", "single"]
+    assert left(cluster) == (kept, [f"ditk-ray-{LIVING}"])
+
+
+def test_a_sweep_without_a_sign_of_life_has_only_begun_unless_its_jobs_are_old(cluster):
+    now = datetime.now(UTC)
+    assert {item.sweep for item in find_leftovers(cluster, now)} == {DEAD}
+    later = now + timedelta(minutes=11)
+    silent_for(cluster, LIVING, -timedelta(minutes=11))
+    found = {item.name: item.why for item in find_leftovers(cluster, later)}
+    assert found.keys() == {f"of-{DEAD}", f"ditk-ray-{DEAD}", f"of-{SILENT}"}
+    assert found[f"of-{SILENT}"] == "its sweep gives no sign of life"
 
 
 def test_nothing_left_over_is_said(cluster, capsys):
@@ -84,7 +94,7 @@ def test_nothing_is_deleted_without_a_yes(cluster, capsys):
     assert main(["gc"]) == 2
     assert "--yes" in capsys.readouterr().err
     assert main(["gc", "--format", "json"]) == 0
-    assert {item["sweep"] for item in json.loads(capsys.readouterr().out)} == {DEAD, SILENT}
+    assert {item["sweep"] for item in json.loads(capsys.readouterr().out)} == {DEAD}
     assert left(cluster) == before
 
 
@@ -95,7 +105,8 @@ def test_a_sweep_that_came_to_life_while_the_question_stood_is_spared(cluster, m
 
     monkeypatch.setattr("ditk_ray.cli.gc.agrees", agree)
     assert main(["gc"]) == 0
-    assert left(cluster)[0] == [f"of-{DEAD}", f"of-{LIVING}", "of-somebody"]
+    kept = [f"of-{DEAD}", f"of-{LIVING}", f"of-{SILENT}", "of-somebody"]
+    assert left(cluster)[0] == kept
 
 
 def test_a_sweep_may_be_silent_for_nearly_ten_minutes(cluster, capsys):

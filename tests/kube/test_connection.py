@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import shutil
 import subprocess
@@ -26,9 +27,9 @@ from ditk_ray.errors import (
     KubeUnreachableError,
 )
 from ditk_ray.kube import connection
-from ditk_ray.kube.connection import KubeSettings, connect
+from ditk_ray.kube.connection import Kube, KubeSettings, connect, settled
 from tests.kube.api_server import ApiServer
-from tests.processes import free_port
+from tests.processes import free_port, wait_until
 
 pytestmark = pytest.mark.kube
 
@@ -192,7 +193,72 @@ def test_a_server_that_does_not_know_a_kind_any_more_is_waited_for(
     assert asking.result(30)["metadata"]["name"] == "job"
 
 
+def test_what_was_allowed_before_and_is_forbidden_now_is_asked_for_again(
+    kube: ApiServer, namespace: str
+) -> None:
+    """As it is for a moment after the API server has started."""
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    kube.grant(namespace, "somebody", [rule])
+    cluster = connect(KubeSettings(kube.kubeconfig("somebody", namespace)), patience=30)
+    wait_until(lambda: _may_list(cluster), 10, "the right to be there")
+    kube.grant(namespace, "somebody", [{**rule, "verbs": ["get"]}])
+    wait_until(lambda: not _may_list(cluster), 10, "the right to be gone")
+    with pytest.raises(KubeForbiddenError, match="somebody may not list pods"):
+        cluster.pods.list(patience=0.5)
+    with pytest.raises(KubeForbiddenError, match="somebody may not list dijobs"):
+        cluster.dijobs.list()  # which was never allowed: nothing is waited for
+    asking = ThreadPoolExecutor(1).submit(cluster.pods.list)
+    time.sleep(0.5)
+    assert not asking.done()
+    kube.grant(namespace, "somebody", [rule])
+    assert asking.result(30) == []
+
+
+def _may_list(cluster: Kube) -> bool:
+    try:
+        cluster.pods.list(patience=0)
+    except KubeForbiddenError:
+        return False
+    return True
+
+
+def test_settled_settings_mean_the_same_cluster_whatever_is_chosen_later(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(current: str) -> None:
+        contexts = [
+            {"name": name, "context": {"cluster": name, "user": "u", "namespace": f"of-{name}"}}
+            for name in ("one", "two")
+        ]
+        clusters = [
+            {"name": name, "cluster": {"server": f"https://{name}"}} for name in ("one", "two")
+        ]
+        config = {"contexts": contexts, "clusters": clusters, "current-context": current}
+        users = [{"name": "u", "user": {"token": "t"}}]
+        (home / "config").write_text(yaml.safe_dump({"kind": "Config", "users": users, **config}))
+
+    write("one")
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("KUBECONFIG", "config:missing")
+    before = settled(KubeSettings())
+    given = settled(KubeSettings(namespace="mine"))
+    write("two")
+    monkeypatch.delenv("KUBECONFIG")
+    monkeypatch.chdir("/")
+    assert (connect(before).host, connect(before).namespace) == ("https://one", "of-one")
+    assert (connect(given).host, connect(given).namespace) == ("https://one", "mine")
+
+
+def test_what_cannot_be_settled_is_left_for_connect_to_refuse(home: Path) -> None:
+    lost = KubeSettings(home / "nowhere")
+    assert settled(lost) == lost
+    with pytest.raises(BadConfigError, match="there is no file"):
+        connect(lost)
+
+
 def test_errors_travel_between_processes() -> None:
+    conflict = pickle.loads(pickle.dumps(KubeConflictError("is there", 409, True)))
+    assert conflict.is_there_already and str(conflict) == "is there"
     error = pickle.loads(pickle.dumps(KubeForbiddenError("may not", 403)))
     assert isinstance(error, KubeError) and str(error) == "may not" and error.status == 403
 
@@ -210,9 +276,11 @@ def test_a_server_that_is_away_is_waited_for_but_not_for_ever(
     back = threading.Timer(1, kube.start)
     back.start()
     try:
-        cluster.dijobs.create(dijob())
+        with contextlib.suppress(KubeConflictError):  # its first answer was lost
+            cluster.dijobs.create(dijob(), is_repeatable=True)
     finally:
         back.join()
+    assert cluster.dijobs.get("job")
 
 
 def test_a_server_of_another_name_or_certificate_is_not_trusted(

@@ -16,6 +16,7 @@ import pytest
 
 from ditk_ray.config.failure_kinds import FailureKind
 from ditk_ray.errors import KubeConflictError, KubeForbiddenError
+from ditk_ray.kube.access import Right, is_allowed
 from ditk_ray.kube.connection import Kube, KubeSettings, connect
 from ditk_ray.kube.job_events import Finished, Gone, JobEvent, Message, Phase, Waiting
 from ditk_ray.kube.job_watch import JobWatch
@@ -283,6 +284,58 @@ def test_another_watch_takes_up_running_and_finished_jobs_from_their_beginning(
     assert len(sweep.cluster.dijobs.list()) == 2
 
 
+def test_a_job_that_runs_already_is_heard_of_at_once_when_it_is_submitted_again(
+    sweep: Sweep,
+) -> None:
+    """As after a driver that was killed before the first evaluation was reported."""
+    sweep.submit("running", lambda: training(1000))
+    sweep.wait_for("running", Message)
+    other_cluster = sweep.connect()
+    other = JobWatch(other_cluster, KEY)
+    assert other.submit(Order("running"), sweep.folder / "other.log")
+    heard = lambda: numbers(other.events("running", 0, 0))  # noqa: E731
+    wait_until(heard, 20, "what it says")
+    other.close(is_over=False)
+    other_cluster.close()
+
+
+def test_pods_that_may_not_be_listed_just_now_are_not_taken_for_gone(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ditk_ray.kube.errands._REFUSED_SECONDS", 1.0)
+    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    no_lists = {**everything, "verbs": ["create", "get", "watch", "patch", "delete"]}
+    sweep.kube.grant(sweep.namespace, "ranger", [everything])
+    cluster = connect(KubeSettings(sweep.kube.kubeconfig("ranger", sweep.namespace)))
+    wait_until(lambda: is_allowed(cluster, Right("", "pods", "watch")), 10, "the rights")
+    other = JobWatch(cluster, KEY)
+    sweep.submit("running", lambda: training(1000))
+    sweep.wait_for("running", Message)
+    sweep.kube.grant(sweep.namespace, "ranger", [no_lists])
+    wait_until(lambda: not is_allowed(cluster, Right("", "pods", "list")), 10, "a right to go")
+    assert other.follow("running", sweep.folder / "other.log")
+    time.sleep(1.5)
+    sweep.kube.grant(sweep.namespace, "ranger", [everything])
+    wait_until(lambda: numbers(other.events("running", 0, 0)), 30, "what the pod says")
+    other.close(is_over=False)
+    cluster.close()
+
+
+def test_what_another_life_kept_is_kept_by_the_phase_of_the_job(sweep: Sweep) -> None:
+    sweep.submit("failed", lambda: Simulated([(0.1, "oh")], 3))
+    sweep.submit("done", lambda: training(1))
+    sweep.submit("running", lambda: training(1000))
+    sweep.wait_for("running", Message)
+    for name in ("failed", "done"):
+        sweep.all_events(name)
+        sweep.watch.release(name, is_kept=True)
+    other_cluster = sweep.connect()
+    other = JobWatch(other_cluster, KEY, keep="failed")
+    assert other.close(20) == []
+    assert [job["metadata"]["name"] for job in sweep.cluster.dijobs.list()] == ["failed"]
+    other_cluster.close()
+
+
 def test_a_submission_is_repeated_without_harm_but_not_over_anothers_job(sweep: Sweep) -> None:
     sweep.cluster.dijobs.create(Order("job").dijob)
     sweep.scripts["job"] = lambda: training(1)
@@ -309,8 +362,10 @@ def test_a_released_job_is_deleted_also_when_the_api_server_is_away(sweep: Sweep
     assert time.monotonic() - begun < 2
     assert sweep.watch.events("job", 0, 5) == []
     sweep.kube.start()
-    wait_until(lambda: not sweep.stand_in.pods("job"), 20, "the pod to go")
-    assert [job["metadata"]["name"] for job in sweep.cluster.dijobs.list()] == ["kept"]
+    there = lambda: [job["metadata"]["name"] for job in sweep.cluster.dijobs.list()]  # noqa: E731
+    wait_until(lambda: there() == ["kept"], 20, "the job to go")
+    # The cluster's garbage collector looks for kinds that it missed every half a minute.
+    wait_until(lambda: not sweep.stand_in.pods("job"), 90, "the pod to go")
     assert sweep.watch.close(20) == []
     assert [job["metadata"]["name"] for job in sweep.cluster.dijobs.list()] == ["kept"]
 
@@ -326,8 +381,8 @@ def test_a_job_is_not_taken_for_deleted_while_the_api_server_does_not_know_its_k
         sweep.watch.release("released")
         time.sleep(2)
         assert not any(isinstance(event, Gone) for event in sweep.watch.events("running", 0, 0))
-    wait_until(lambda: not sweep.stand_in.pods("released"), 40, "the pod to go")
-    assert [job["metadata"]["name"] for job in sweep.cluster.dijobs.list()] == ["running"]
+    there = lambda: [job["metadata"]["name"] for job in sweep.cluster.dijobs.list()]  # noqa: E731
+    wait_until(lambda: there() == ["running"], 20, "the job to go")
     seen = len(sweep.watch.events("running", 0, 0))
     assert any(isinstance(event, Message) for event in sweep.watch.events("running", seen, 20))
 

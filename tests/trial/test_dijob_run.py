@@ -12,6 +12,7 @@ import ray
 
 from ditk_ray.cluster.ray_session import remote_ray
 from ditk_ray.errors import OutOfReachError
+from ditk_ray.kube.connection import KubeSettings
 from ditk_ray.kube.job_events import Message, Phase
 from ditk_ray.kube.marked_lines import PodEvaluation
 from ditk_ray.kube.template import read_template
@@ -62,7 +63,9 @@ def office(connected):
 @pytest.fixture
 def trial(office, tmp_path):
     name, _ = office
-    dijob = DijobPlan(read_template(TEMPLATE), "sweep-0a1b2c", "rl", {}, name)
+    dijob = DijobPlan(
+        read_template(TEMPLATE), "sweep-0a1b2c", KubeSettings(namespace="rl"), {}, name
+    )
     plan = make_plan(tmp_path, dijob=dijob)
     folder = tmp_path / "trial_0"
     desk = OfficeDesk(name)

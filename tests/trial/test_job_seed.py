@@ -30,8 +30,8 @@ def make_seed(folder: Path, **more: Any) -> JobSeed:
     return JobSeed(0, "job", folder / "attempt_0/log.txt", folder / "result.pkl", **more)
 
 
-def heard(message: PodMessage, uid: str = "one") -> Message:
-    return Message(message, "job-serial-0", uid)
+def heard(message: PodMessage, uid: str = "one", pod: str = "job-serial-0") -> Message:
+    return Message(message, pod, uid)
 
 
 def evaluated(n: int, **more: Any) -> Message:
@@ -107,7 +107,7 @@ def test_where_log_and_volume_differ_the_log_counts_and_says_so(tmp_path):
         ([evaluated(1), Phase("Rescheduling")], FailureKind.LOST, "taken away"),
         ([evaluated(1), Phase("Restarting")], FailureKind.LOST, "taken away"),
         ([evaluated(1), evaluated(1, uid="two")], FailureKind.LOST, "taken away"),
-        ([heard(PodEnd(1, {}))], FailureKind.BUG, "without a single evaluation"),
+        ([heard(PodEnd(1, {})), Finished(True)], FailureKind.BUG, "without a single evaluation"),
     ],
 )
 def test_what_goes_wrong_has_a_kind(events, kind, words, seed):
@@ -127,6 +127,30 @@ def test_a_job_that_cannot_be_watched_any_more_is_lost(seed):
 def test_a_pod_that_is_replaced_before_it_said_anything_is_waited_for(seed):
     seed.take([Phase("Rescheduling"), Phase("Running"), evaluated(1)])
     assert seed.failure is None
+
+
+def test_a_job_of_several_tasks_ends_with_the_pod_that_evaluates(seed):
+    collector = {"uid": "two", "pod": "job-collector-0"}
+    seed.take([heard(PodEnd(1, {}), **collector), evaluated(1)])
+    assert not seed.has_ended and seed.failure is None
+    seed.take([heard(PodEnd(2, {}), uid="three", pod="job-collector-1"), evaluated(2)])
+    assert not seed.has_ended and seed.evaluations == 2
+    seed.take([heard(PodEnd(3, {}))])
+    assert seed.has_ended and seed.failure is None
+
+
+def test_of_several_pods_that_evaluate_the_first_counts(seed):
+    other = {"uid": "two", "pod": "job-evaluator-1"}
+    seed.take([evaluated(1), evaluated(1, **other), evaluated(2, **other), evaluated(2)])
+    assert seed.evaluations == 2
+    assert seed.at(2)["env_step"] == 200
+
+
+def test_what_a_training_returned_without_an_evaluation_counts_when_its_job_is_over(seed):
+    seed.take([heard(PodEnd(1, {"eval_value": 3.0}))])
+    assert not seed.has_ended
+    seed.take([Finished(True)])
+    assert seed.has_ended and seed.returned == {"eval_value": 3.0}
 
 
 def test_a_policy_that_diverged_is_no_failure(seed):
