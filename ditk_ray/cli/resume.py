@@ -230,6 +230,7 @@ def _run(earlier: EarlierSweep, warm: WarmNode, form: str) -> int:
     from ditk_ray.cli.tune import finish
     from ditk_ray.sweep.run import run_sweep
     from ditk_ray.sweep.setup import prepared_sweep
+    from ditk_ray.tracking.folders import sweep_to_type
 
     saved = earlier.saved
     with prepared_sweep(saved.job, saved.options, warm, earlier) as sweep:
@@ -239,6 +240,9 @@ def _run(earlier: EarlierSweep, warm: WarmNode, form: str) -> int:
             f"going on with {sweep.name}: {done} trials have ended, "
             f"{len(earlier.unfinished)} go on, {sweep.trial_count} in all"
         )
+        for trial in earlier.held:
+            again = f"ditk-ray continue {sweep_to_type(sweep.folder)} {trial}"
+            output.note(f"{trial} stays paused, as somebody wanted; to have it go on: {again}")
         display, reporter = build_display(sweep)
         outcome = run_sweep(sweep, display, reporter, output.note)
     return finish(outcome, form)

@@ -31,7 +31,7 @@ class ControlledScheduler(TrialScheduler):
     """Asks the inner scheduler, after those who come before it.
 
     `look` is called about twice a second with Tune's controller, between events, `failed`
-    for every failure that reached Tune, before the trial is started again, and `recall` for
+    for every failure that reached Tune, before the trial is started again, and `added` for
     every trial that the inner scheduler has just been given. `saves` delays a pause until
     the trial has a checkpoint.
     """
@@ -43,7 +43,7 @@ class ControlledScheduler(TrialScheduler):
         source: TrialSource,
         look: Callable[[Controller], None],
         failed: Callable[[Trial], None],
-        recall: Callable[[Trial], None],
+        added: Callable[[Trial], None],
         saves: LastSaves,
     ) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class ControlledScheduler(TrialScheduler):
         self._source = source
         self._look = look
         self._failed = failed
-        self._recall = recall
+        self._added = added
         self._saves = saves
         self._next_look = 0.0
         self._paused: set[str] = set()
@@ -79,7 +79,7 @@ class ControlledScheduler(TrialScheduler):
     def on_trial_add(self, tune_controller: Controller, trial: Trial) -> None:
         """Pass on a trial, with what it has done before."""
         self.inner.on_trial_add(tune_controller, trial)
-        self._recall(trial)
+        self._added(trial)
 
     def on_trial_error(self, tune_controller: Controller, trial: Trial) -> None:
         """Note a failure; Tune starts the trial again next, if it may."""

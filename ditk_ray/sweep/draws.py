@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
+import math
 import pickle
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +19,10 @@ from ray.tune.search.sample import _BackwardsCompatibleNumpyRng
 from ray.tune.search.variant_generator import generate_variants
 
 from ditk_ray.config.whole_file import replace_file
+from ditk_ray.search.model_searcher import ModelSearcher
 from ditk_ray.sweep.ledger import STATE_FOLDER
+
+_log = logging.getLogger(__name__)
 
 SEARCHER_FILE = "searcher.pkl"
 _QUICK_SECONDS = 0.1
@@ -93,6 +99,7 @@ class SearcherDraws:
         self._file = folder / STATE_FOLDER / SEARCHER_FILE
         self._known: set[str] = set()
         self._learned: set[str] = set()
+        self._reopened: set[str] = set()
         self._next_save = 0.0
 
     def draw(self, trial: str) -> Drawn | None:
@@ -112,8 +119,8 @@ class SearcherDraws:
             self.searcher.on_trial_result(trial, dict(result))
 
     def ended(self, trial: str, drawn: Drawn, result: Mapping[str, Any] | None) -> None:
-        """Let the searcher know of an end, once."""
-        if trial in self._learned:
+        """Let the searcher know of an end, once; of a failed trial that is run again, once more."""
+        if trial in self._learned and trial not in self._reopened:
             return
         if trial in self._known:
             given = None if result is None else dict(result)
@@ -121,15 +128,25 @@ class SearcherDraws:
         elif result is not None:
             self._teach(drawn, result)
         self._known.discard(trial)
+        self._reopened.discard(trial)
         self._learned.add(trial)
         self.save()
 
+    def reopen(self, trial: str) -> None:
+        """Know that a trial, of whose failure the searcher knows, is run again."""
+        self._reopened.add(trial)
+
     def save(self) -> None:
-        """Write the searcher's state; a full disk or a searcher without one costs only that."""
+        """Write the searcher's state; a full disk or a searcher without one costs only that.
+
+        So does a user's searcher that holds what cannot be pickled.
+        """
         begun = time.monotonic()
         if begun < self._next_save:
             return
-        with contextlib.suppress(OSError, NotImplementedError, TypeError, pickle.PicklingError):
+        with contextlib.suppress(
+            OSError, NotImplementedError, AttributeError, TypeError, pickle.PicklingError
+        ):
             state = {"known": self._known, "learned": self._learned, "searcher": self._state()}
             replace_file(self._file, pickle.dumps(state))
         spent = time.monotonic() - begun
@@ -163,12 +180,24 @@ class SearcherDraws:
             self.searcher.on_trial_complete(trial, error=True)
 
     def _teach(self, drawn: Drawn, result: Mapping[str, Any]) -> None:
-        """Tell of a trial that was drawn after the state that was restored had been saved."""
-        metric = self.searcher.metric
-        # Not every searcher takes such points, and most take only one objective.
-        if isinstance(metric, str) and metric in result:
-            with contextlib.suppress(Exception):
+        """Tell of a trial that the searcher's state does not have; not every one can be told."""
+        try:
+            if isinstance(self.searcher, ModelSearcher):
+                self._teach_model(self.searcher, drawn, result)
+            elif isinstance(metric := self.searcher.metric, str) and metric in result:
                 self.searcher.add_evaluated_point(drawn, result[metric])
+        except NotImplementedError:
+            pass
+        except Exception as error:  # one point less is no reason to end a sweep
+            kind = type(self.searcher).__name__
+            _log.warning("%s does not take an earlier trial: %s", kind, error)
+
+    @staticmethod
+    def _teach_model(searcher: ModelSearcher, drawn: Drawn, result: Mapping[str, Any]) -> None:
+        values = [result.get(name) for name in searcher.objectives]
+        known = [float(one) for one in values if isinstance(one, Real) and math.isfinite(one)]
+        if searcher.can_learn and len(known) == len(values):
+            searcher.learn(drawn, known)
 
     def _state(self) -> bytes:
         """Return what the searcher itself writes to be restored from."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from ray.tune.search.sample import Categorical
+
+from ditk_ray.config.jsonable import jsonable
+from ditk_ray.config.space import SearchSpace, is_grid
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.sweep.ledger import Ledger, LedgerEntries, read_ledger
 from ditk_ray.sweep.saved_job import SavedJob, load_job_of
@@ -34,6 +40,13 @@ class EarlierSweep:
     unfinished: tuple[OpenTrial, ...]
     drawn: dict[str, dict[str, object]]
     """All that was drawn for each trial, by its name."""
+    reopened: frozenset[str] = frozenset()
+    """The unfinished trials that have failed before and are run again."""
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The unfinished trials that a person has paused."""
+        return tuple(one.name for one in self.unfinished if self.record.trials[one.name].is_held)
 
     @property
     def made(self) -> int:
@@ -71,7 +84,8 @@ def read_earlier(folder: Path, retry_failed: bool = False) -> EarlierSweep:
         for name, trial in record.trials.items()
         if not trial.state.is_final
     ]
-    return EarlierSweep(folder, saved, record, tuple(unfinished), entries.drawn)
+    reopened = frozenset(entries.reopened)
+    return EarlierSweep(folder, saved, record, tuple(unfinished), entries.drawn, reopened)
 
 
 def _reopen_failed(folder: Path, entries: LedgerEntries) -> None:
@@ -79,7 +93,7 @@ def _reopen_failed(folder: Path, entries: LedgerEntries) -> None:
     for name, row in list(entries.ended.items()):
         if row["state"] == TrialState.FAILED:
             ledger.reopened(name)
-            del entries.ended[name]
+            entries.reopen(name)
     ledger.close()
 
 
@@ -92,12 +106,37 @@ def _trial(
 ) -> TrialRecord:
     if name in entries.ended:
         return trial_from_dict(entries.ended[name], folder)
-    params = known.params if known else saved.job.space.active(entries.drawn[name])
+    params = _params(saved.job.space, entries.drawn[name], known)
     trial = TrialRecord(name, params, dir=str(folder / name))
     if known is not None:
         trial.changes, trial.started = known.changes, known.started
         trial.failures, trial.priority = known.failures, known.priority
+        trial.is_held = known.is_held
     return trial
+
+
+def _params(space: SearchSpace, drawn: dict[str, Any], known: TrialRecord | None) -> dict[str, Any]:
+    """Return a trial's parameters as they were drawn, but for what a scheduler has changed.
+
+    The record has been JSON, which knows no tuples and no infinity.
+    """
+    if known is None or not known.changes:
+        return space.active(drawn)
+    domains = {item.name: item.domain for item in space.parameters}
+    return {
+        name: _as_before_json(value, [drawn.get(name), *_choices(domains.get(name))])
+        for name, value in known.params.items()
+    }
+
+
+def _as_before_json(value: Any, possible: Sequence[Any]) -> Any:
+    return next((one for one in possible if jsonable(one) == value), value)
+
+
+def _choices(domain: Any) -> Sequence[Any]:
+    if is_grid(domain):
+        return list(domain["grid_search"])
+    return domain.categories if isinstance(domain, Categorical) else ()
 
 
 def _recall_reports(record: SweepRecord, trial: TrialRecord) -> None:

@@ -31,10 +31,19 @@ LEDGER_FILE = "trials.jsonl"
 
 @dataclass
 class LedgerEntries:
-    """What a ledger says: all trials in the order they were made, and those that have ended."""
+    """What a ledger says: all trials in the order they were made, and those that have ended.
+
+    `reopened` are those that had, and are run again.
+    """
 
     drawn: dict[str, dict[str, Any]] = field(default_factory=dict)
     ended: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reopened: set[str] = field(default_factory=set)
+
+    def reopen(self, trial: str) -> None:
+        """Take an end back."""
+        self.ended.pop(trial, None)
+        self.reopened.add(trial)
 
 
 class Ledger:
@@ -80,6 +89,7 @@ def read_ledger(folder: Path) -> LedgerEntries:
             entries.drawn[event["trial"]] = cloudpickle.loads(base64.b64decode(event["drawn"]))
         elif event["kind"] == "ended":
             entries.ended[event["record"]["id"]] = event["record"]
+            entries.reopened.discard(event["record"]["id"])
         elif event["kind"] == "reopened":
-            entries.ended.pop(event["trial"], None)
+            entries.reopen(event["trial"])
     return entries

@@ -22,11 +22,12 @@ from ditk_ray.sweep.last_saves import LastSaves
 from ditk_ray.sweep.ledger import Ledger
 from ditk_ray.sweep.losses import Losses
 from ditk_ray.sweep.places import Places
-from ditk_ray.sweep.scheduler_history import recall_ended, recall_open
+from ditk_ray.sweep.scheduler_history import recall_ended
 from ditk_ray.sweep.setup import PreparedSweep
+from ditk_ray.sweep.taken_up import TakenUp
 from ditk_ray.sweep.trial_source import TrialSource, trial_id, trial_name
-from ditk_ray.tracking.observer import SweepObserver
-from ditk_ray.tracking.record import SweepRecord
+from ditk_ray.tracking.observer import CANCELLED, SweepObserver
+from ditk_ray.tracking.record import SweepRecord, TrialRecord, TrialState
 from ditk_ray.tracking.requests import discard_requests
 from ditk_ray.trial.shipping import Shipped
 from ditk_ray.trial.spec import TrialPlan
@@ -91,15 +92,18 @@ def _controlled(
     places = Places(priorities)
     desk = Desk(sweep.folder, record, places, sweep.checkpoints, brake.interrupt)
     losses = Losses(sweep.job.retries["lost"], sweep.resources)
-    open_before = {one.name for one in sweep.earlier.unfinished} if sweep.earlier else set()
+    taken_up = TakenUp(sweep.earlier, inner, places, losses, sweep.resources)
 
-    def recall(trial: Trial) -> None:
-        if str(trial) in open_before:
-            open_before.remove(str(trial))  # a retry is added once more
-            recall_open(inner, trial, sweep.folder / str(trial))
+    def look(controller: Any) -> None:
+        desk.look(controller)
+        losses.look(controller.get_live_trials())
+
+    def added(trial: Trial) -> None:
+        taken_up.take(trial)
+        losses.admit(trial)
 
     saves = LastSaves(sweep.folder, sweep.checkpoints)
-    return ControlledScheduler(inner, places, source, desk.look, losses.note, recall, saves)
+    return ControlledScheduler(inner, places, source, look, losses.note, added, saves)
 
 
 def _source(sweep: PreparedSweep, ledger: Ledger) -> TrialSource:
@@ -144,8 +148,16 @@ def _catch_up(draws: SearcherDraws, earlier: EarlierSweep) -> None:
         draws.recognise(trial_id(name), dict(drawn))
     for trial in earlier.record.trials.values():
         if trial.state.is_final:
-            scored = trial.metrics if earlier.record.score(trial) is not None else None
+            scored = trial.metrics if _is_scored(trial) else None
             draws.ended(trial_id(trial.id), dict(earlier.drawn[trial.id]), scored)
+    for name in earlier.reopened:
+        draws.reopen(trial_id(name))
+
+
+def _is_scored(trial: TrialRecord) -> bool:
+    """Say whether a searcher was told a score at the trial's end: a failed one tells none."""
+    has_ended_well = trial.state in (TrialState.SUCCEEDED, TrialState.STOPPED)
+    return has_ended_well and trial.why != CANCELLED
 
 
 @contextlib.contextmanager

@@ -46,7 +46,10 @@ _END_STATES = {
     "nan": TrialState.PRUNED,
     "failed": TrialState.FAILED,
 }
-_WHYS = {"time": "its time was over", "cancelled": "cancelled"}
+CANCELLED = "cancelled"
+"""Why a trial ended that a person has cancelled."""
+
+_WHYS = {"time": "its time was over", "cancelled": CANCELLED}
 
 
 class SweepListener(Protocol):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ from ray import tune
 from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
 
+from ditk_ray.config.space import build_space
+from ditk_ray.search.model_searcher import ModelSearcher
+from ditk_ray.search.searchers import build_searcher
 from ditk_ray.sweep.draws import Exhausted, SearcherDraws, SpaceDraws
 from ditk_ray.sweep.ledger import STATE_FOLDER
 
@@ -117,6 +121,69 @@ def test_what_ended_is_learned_once(folder):
 
 def test_without_a_saved_state_there_is_nothing_to_restore(folder):
     assert not SearcherDraws(optuna(), folder).restore()
+
+
+def tpe(objectives: tuple[tuple[str, str], ...] = (("score", "max"),)) -> ModelSearcher:
+    searcher = build_searcher("tpe", {}, build_space(SPACE), objectives, seed=1)
+    assert searcher is not None
+    return searcher
+
+
+def studied(draws: SearcherDraws) -> list[Any]:
+    """Return what the study behind a searcher by name holds."""
+    assert isinstance(draws.searcher, ModelSearcher)
+    return list(draws.searcher.inner._ot_study.trials)
+
+
+POINT = {"rate": 0.01, "size": 2}
+
+
+def test_a_searcher_by_name_learns_of_a_trial_that_its_state_lacks(folder):
+    draws = SearcherDraws(tpe(), folder)
+    draws.ended("00000", POINT, {"score": 5.0})
+    (trial,) = studied(draws)
+    assert (trial.value, trial.params) == (5.0, POINT)
+
+
+def test_a_searcher_for_several_objectives_learns_all_of_them(folder):
+    draws = SearcherDraws(tpe((("score", "max"), ("time", "min"))), folder)
+    draws.ended("00000", POINT, {"score": 5.0, "time": 3.0})
+    draws.ended("00001", POINT, {"score": 5.0})
+    (trial,) = studied(draws)
+    assert trial.values == [5.0, 3.0]
+
+
+def test_a_point_that_a_searcher_refuses_costs_only_itself(folder, caplog):
+    draws = SearcherDraws(tpe(), folder)
+    draws.ended("00000", {"rate": 7.0, "size": 2}, {"score": 5.0})
+    assert studied(draws) == []
+    assert "does not take an earlier trial" in caplog.text
+
+
+def test_a_failed_trial_that_is_run_again_is_learned_when_it_ends_well(folder):
+    draws = SearcherDraws(tpe(), folder)
+    drawn = draws.draw("00000")
+    draws.ended("00000", drawn, None)
+    draws.reopen("00000")
+    for _ in range(2):
+        draws.ended("00000", drawn, {"score": 4.0})
+    assert [trial.value for trial in studied(draws)] == [None, 4.0]
+
+
+class Unpicklable(Searcher):
+    def suggest(self, trial_id: str) -> Any:
+        return {"rate": 1.0}
+
+    def on_trial_complete(self, *_: Any, **__: Any) -> None: ...
+
+    def save(self, checkpoint_path: str) -> None:
+        pickle.dumps(lambda: self)
+
+
+def test_a_searcher_that_cannot_be_pickled_searches_all_the_same(folder):
+    draws = SearcherDraws(Unpicklable("score", "max"), folder)
+    assert draws.draw("00000") == {"rate": 1.0}
+    assert not draws.restore()
 
 
 class Unsaved(Searcher):

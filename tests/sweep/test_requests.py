@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,9 @@ from typing import Any, ClassVar
 import pytest
 
 from ditk_ray import JobCfg
-from ditk_ray.tracking.record import SweepRecord, read_record
+from ditk_ray.sweep.earlier import read_earlier
+from ditk_ray.sweep.ledger import Ledger
+from ditk_ray.tracking.record import SweepRecord, read_record, write_record
 from ditk_ray.tracking.requests import Action, Request, ask
 from ditk_ray.tracking.trial_metrics import by_attempt, read_metrics
 from tests.processes import processes_in, wait_until
@@ -129,3 +132,29 @@ def test_what_cannot_be_done_is_said(endless):
     assert not answer.is_done
     answer = ask(endless.folder, Request(Action.PAUSE))
     assert (answer.is_done, answer.message) == (False, "pause needs a trial")
+
+
+def score(config: Any) -> dict[str, float]:
+    return {"eval_value": 1.0}
+
+
+class Scored(JobCfg):
+    config = experiments.CARTPOLE
+    entry = score
+    num_samples = 2
+
+
+def test_a_trial_that_was_paused_by_a_person_waits_for_one_also_in_a_resumed_sweep(sweep, resume):
+    folder = sweep(Scored).folder
+    with contextlib.closing(Ledger(folder)) as ledger:
+        ledger.reopened("trial_00001")
+    record = read_record(folder)
+    record.trials["trial_00001"].is_held = True
+    write_record(record, folder)
+
+    running = Running(resume, read_earlier(folder), folder)
+    running.wait_for("trial_00001", "paused")
+    time.sleep(2)
+    assert running.state("trial_00001") == "paused"
+    running.ask(Action.CONTINUE, "trial_00001")
+    assert running.outcome().record.trials["trial_00001"].state == "succeeded"
