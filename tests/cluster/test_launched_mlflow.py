@@ -67,6 +67,8 @@ def _status(port: int, path: str, host: str) -> int:
 
 def test_it_answers_to_its_service_and_to_loopback_and_to_no_other_name(server):
     path = "/api/2.0/mlflow/experiments/search?max_results=1"
-    known = ("rl-mlflow:5000", "rl-mlflow.rl.svc:5000", "127.0.0.1:5123", "localhost:5000")
+    within = ("", ".default", ".default.svc", ".default.svc.cluster.local")
+    known = [f"rl-mlflow{end}:5000" for end in within] + ["127.0.0.1:5123", "localhost:5000"]
     assert [_status(server, path, host) for host in known] == [200] * len(known)
-    assert _status(server, path, "evil.example.com") == 403
+    strangers = ("evil.example.com", "rl-mlflow.evil.example.com", "rl-mlflow.other.svc:5000")
+    assert [_status(server, path, host) for host in strangers] == [403] * len(strangers)

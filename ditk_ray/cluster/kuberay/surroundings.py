@@ -71,6 +71,16 @@ def _mlflow(options: LaunchOptions) -> list[Manifest]:
     return [named(found[kind], name, options) for kind in kinds]
 
 
+def _known_hosts(name: str, namespace: str) -> list[str]:
+    """Return by which names MLflow is reached: a pattern for more would let strangers in.
+
+    They are those of its Service, and loopback's, whose port `cluster forward` chooses.
+    """
+    within = ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local")
+    own = [f"{name}{end}{port}" for end in within for port in ("", ":5000")]
+    return [*own, "localhost:*", "127.0.0.1:*"]
+
+
 def _fill_server(deployment: Manifest, name: str, options: LaunchOptions) -> None:
     spec = deployment["spec"]
     spec["selector"]["matchLabels"][CLUSTER] = options.name
@@ -80,7 +90,6 @@ def _fill_server(deployment: Manifest, name: str, options: LaunchOptions) -> Non
     (container,) = pod["containers"]
     container["image"] = options.image
     kept = [argument for argument in container["args"] if not argument.startswith(_HOSTS)]
-    known = (name, f"{name}:5000", f"{name}.*", "localhost:*", "127.0.0.1:*")
-    container["args"] = [*kept, _HOSTS + ",".join(known)]
+    container["args"] = [*kept, _HOSTS + ",".join(_known_hosts(name, options.namespace))]
     (volume,) = pod["volumes"]
     volume["persistentVolumeClaim"]["claimName"] = name
