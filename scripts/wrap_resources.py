@@ -62,7 +62,7 @@ def _jobs(words: Sequence[str]) -> list[str]:
     """Return the commands between the `+` that stand alone; one text in quotes has all of them."""
     if len(words) == 1:
         (text,) = words
-        parts = text.split(" + " if " + " in text else "+")
+        parts = text.split(" + ")  # a + without blanks is part of a word, such as 1e+5
         return [part.strip() for part in parts if part.strip()]
     jobs: list[list[str]] = [[]]
     for word in words:

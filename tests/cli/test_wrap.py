@@ -52,9 +52,15 @@ def test_the_seeds_flags_become_ours(seed_script):
     )
     assert seed_script(["--num_workers", "1", *jobs[:5]])[-1] == "python a.py --learning-rate 1e+5"
     shares = ["--cpu_per_worker", "2", "--gpu_per_worker", "0.5", "1", "--ram_gb_per_worker", "4"]
-    assert seed_script([*shares, "--sub_jobs", "a+b"]) == (
+    assert seed_script([*shares, "--sub_jobs", "a + b"]) == (
         ["wrap", "--cpu", "2", "--gpu", "0.5", "1", "--memory", "4G", "--", "a", "b"]
     )
+
+
+@pytest.mark.parametrize("job", ["python a.py --lr 1e+5", "a+b", "c++"])
+def test_a_plus_inside_a_word_separates_nothing(seed_script, job):
+    assert seed_script(["--num_workers", "2", "--sub_jobs", job])[-2:] == ["--", job]
+    assert seed_script(["--num_workers", "2", "--sub_jobs", f"{job} + b"])[-2:] == [job, "b"]
 
 
 def test_without_resources_each_of_the_seeds_jobs_has_a_whole_node(seed_script):
