@@ -88,6 +88,14 @@ def test_rayignore_holds_everywhere_and_for_what_git_knows(tmp_path, is_reposito
     }
 
 
+def test_a_rayignore_that_git_ignores_holds_all_the_same(tmp_path):
+    root = new_repository(tmp_path / "root", {".gitignore": ".rayignore\n"})
+    write(root, "a.py", "secret.key", "sub/b.py", "sub/b.csv")
+    (root / ".rayignore").write_text("*.key\n")
+    (root / "sub/.rayignore").write_text("*.csv\n")
+    assert set(find_code(root).names) == {".gitignore", "a.py", "sub/b.py"}
+
+
 @pytest.mark.parametrize("is_repository", [True, False])
 def test_links_are_shipped_as_what_they_lead_to_inside(tmp_path, is_repository):
     root = tmp_path / "root"

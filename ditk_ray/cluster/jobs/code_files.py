@@ -147,10 +147,12 @@ def _refuse_folder(error: OSError) -> None:
 
 def _without_ignored(root: Path, names: set[str]) -> Iterable[str]:
     """Leave out what a `.rayignore` in one of the folders above a file names."""
+    folders = {folder for name in names for folder in PurePosixPath(name).parents}
+    # Looked for on the disk: it counts, too, where git ignores it and so does not list it.
     specs = {
-        PurePosixPath(name).parent: _ignored_by(root / name)
-        for name in names
-        if PurePosixPath(name).name == _IGNORE_FILE
+        folder: _ignored_by(root / folder / _IGNORE_FILE)
+        for folder in folders
+        if os.path.lexists(root / folder / _IGNORE_FILE)
     }
     if not specs:
         return names
