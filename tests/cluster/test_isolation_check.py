@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+from ditk_ray.cluster.commands import isolation_probe
 from ditk_ray.cluster.commands.isolation_check import View, find_faults, probes
 from ditk_ray.cluster.nodes import Node
 from ditk_ray.config.resources import TrialResources
@@ -7,10 +10,19 @@ from ditk_ray.config.resources import TrialResources
 NODE = Node("n", {"CPU": 4.0, "GPU": 2.0}, "id1")
 
 
-def view(number: int, cores: list[int], cuda: str = "", node: Node = NODE, **given: float) -> View:
+def view(
+    number: int,
+    cores: list[int],
+    cuda: str = "",
+    node: Node = NODE,
+    host: str = "h",
+    machine: str = "m",
+    **given: float,
+) -> View:
     resources = TrialResources(**given)
-    seen = {"host": "h", "cores": cores, "cuda": cuda, "memory": -1, "machine_cores": 4}
-    return View(number, node, resources, {**seen, "threads": str(resources.threads)})
+    seen = {"host": host, "machine": machine, "cores": cores, "cuda": cuda, "memory": -1}
+    seen |= {"machine_cores": 4, "threads": str(resources.threads)}
+    return View(number, node, resources, seen)
 
 
 def test_workers_with_their_own_cores_and_gpus_are_isolated():
@@ -26,6 +38,18 @@ def test_fractions_may_share_up_to_one():
     (cores, gpus) = find_faults([*halves, view(2, [0], "0", cpu=0.5, gpu=0.5)])
     assert cores == "h: workers share core 0"
     assert gpus.startswith("h: workers share GPU 0 beyond their fractions")
+
+
+def test_pods_of_one_machine_may_not_share_its_cores():
+    pods = [view(n, [0], "0", host=f"pod-{n}", gpu=1) for n in range(2)]
+    assert find_faults(pods) == ["pod-0, pod-1: workers share core 0"]
+    elsewhere = [view(n, [0], "0", host=f"pod-{n}", machine=f"m{n}", gpu=1) for n in range(2)]
+    assert find_faults(elsewhere) == []
+
+
+def test_a_probe_tells_which_machine_it_is_on():
+    told = isolation_probe.seen()
+    assert told["machine"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def test_fractions_that_are_not_kept_to_their_cores_are_found():

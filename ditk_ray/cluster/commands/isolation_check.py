@@ -33,8 +33,13 @@ class View:
 
     @property
     def host(self) -> str:
-        """The machine, of which several Ray nodes may be."""
+        """The name of the machine, or of the pod: GPUs have numbers of their own in each."""
         return str(self.seen["host"])
+
+    @property
+    def machine(self) -> str:
+        """The machine whose cores these are; several pods of it have names of their own."""
+        return str(self.seen["machine"])
 
     @property
     def cores(self) -> list[int]:
@@ -129,7 +134,7 @@ def _own_faults(views: Sequence[View]) -> Iterator[str]:
     for view in views:
         given = view.resources
         if len(view.cores) < given.cpu - _A_LITTLE:
-            why = _told_too_much(view.host, views)
+            why = _told_too_much(view.machine, views)
             yield f"[{view.number}] has {given.cpu:g} CPU and {len(view.cores)} cores{why}"
         if given.cpu and len(view.cores) > math.ceil(given.cpu - _A_LITTLE):
             yield f"[{view.number}] has {given.cpu:g} CPU and may use {len(view.cores)} cores"
@@ -145,17 +150,18 @@ def _shared_cores(views: Sequence[View]) -> Iterator[str]:
     users = defaultdict(list)
     for view in views:
         for core in view.cores if view.resources.cpu else ():  # without CPUs it has none to itself
-            users[view.host, core].append(view)
+            users[view.machine, core].append(view)
     crowded = defaultdict(list)
-    for (host, core), there in users.items():
+    for (machine, core), there in users.items():
         if len(there) > 1 and sum(map(_part_of_a_core, there)) > 1 + _A_LITTLE:
-            crowded[host].append(core)
-    for host, shared in _shared_twice(users):
-        crowded[host] += [core for core in shared if core not in crowded[host]]
-    for host, cores in crowded.items():
+            crowded[machine].append(core)
+    for machine, shared in _shared_twice(users):
+        crowded[machine] += [core for core in shared if core not in crowded[machine]]
+    for machine, cores in crowded.items():
         listed = ", ".join(str(core) for core in sorted(cores))
         noun = "core" if len(cores) == 1 else "cores"
-        yield f"{host}: workers share {noun} {listed}{_told_too_much(host, views)}"
+        hosts = ", ".join(dict.fromkeys(view.host for view in views if view.machine == machine))
+        yield f"{hosts}: workers share {noun} {listed}{_told_too_much(machine, views)}"
 
 
 def _shared_twice(
@@ -163,12 +169,12 @@ def _shared_twice(
 ) -> Iterator[tuple[str, list[int]]]:
     """Return the cores of workers that share more than one: only a fraction may be shared."""
     shared: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for (host, core), there in users.items():
+    for (machine, core), there in users.items():
         for view in there if len(there) > 1 else ():
-            shared[host, view.number].append(core)
-    for (host, _), cores in shared.items():
+            shared[machine, view.number].append(core)
+    for (machine, _), cores in shared.items():
         if len(cores) > 1:
-            yield host, cores
+            yield machine, cores
 
 
 def _part_of_a_core(view: View) -> float:
@@ -176,9 +182,9 @@ def _part_of_a_core(view: View) -> float:
     return view.resources.cpu % 1 or 1.0
 
 
-def _told_too_much(host: str, views: Sequence[View]) -> str:
+def _told_too_much(machine: str, views: Sequence[View]) -> str:
     """Say so where Ray was told of more CPUs than there are, which nobody can keep apart."""
-    there = [view for view in views if view.host == host]
+    there = [view for view in views if view.machine == machine]
     told = sum({view.node.id: view.node.resources["CPU"] for view in there}.values())
     existing = max(int(view.seen["machine_cores"]) for view in there)
     if told <= existing:

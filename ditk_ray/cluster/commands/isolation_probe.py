@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 
 def seen() -> dict[str, object]:
     """Return what this process may use, as far as it can tell."""
     return {
         "host": socket.gethostname(),
+        "machine": _machine(),
         "pid": os.getpid(),
         "cores": sorted(os.sched_getaffinity(0)),
         "machine_cores": os.cpu_count(),
@@ -24,6 +26,14 @@ def seen() -> dict[str, object]:
         "memory": resource.getrlimit(resource.RLIMIT_DATA)[0],
         "nvidia": _nvidia(),
     }
+
+
+def _machine() -> str:
+    """Return what all containers of a machine have in common, and no other machine has."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return socket.gethostname()
 
 
 def _nvidia() -> list[str]:
