@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from statistics import NormalDist
 from typing import Any
 
@@ -38,6 +40,21 @@ def grid_space(space: SearchSpace, points_per_range: int = POINTS_PER_RANGE) -> 
     if problems:
         raise BadConfigError(problems)
     return SearchSpace(tuple(_gridded(item, points_per_range) for item in space.parameters))
+
+
+def count_added(space: SearchSpace, points: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many trials known points add to those of a space with grids.
+
+    A grid is gone through whole besides them, and so is what a point leaves open of it. Where
+    there is no grid, points are among the samples.
+    """
+    grids = {item.name: item.domain for item in space.parameters if is_grid(item.domain)}
+    if not grids:
+        return 0
+    return sum(
+        prod(len(grid["grid_search"]) for name, grid in grids.items() if name not in point)
+        for point in points
+    )
 
 
 def _gridded(parameter: Parameter, count: int) -> Parameter:

@@ -63,20 +63,21 @@ class _Token:
         return self.start + len(self.text)
 
 
-def parse_rule(text: str, modes: Mapping[str, str]) -> Rule:
-    """Return the rule that a text describes.
+def parse_rule(text: str, modes: Mapping[str, str], seeds: int = 1) -> Rule:
+    """Return the rule that a text describes, about trials of so many seeds each.
 
     `modes` says of each metric that is optimised, the first one first, whether it is to
     grow (`max`) or to fall (`min`); any other is taken to go with the first. Raises
     `BadConfigError`, with the place of the mistake.
     """
-    return _Parser(text, modes).parse()
+    return _Parser(text, modes, seeds).parse()
 
 
 class _Parser:
-    def __init__(self, text: str, modes: Mapping[str, str]) -> None:
+    def __init__(self, text: str, modes: Mapping[str, str], seeds: int) -> None:
         self._text = text
         self._modes = modes
+        self._seeds = seeds
         self._tokens = [*_tokens(text), _Token("end", "", len(text.rstrip()))]
         self._place = 0
 
@@ -170,7 +171,7 @@ class _Parser:
         bound = self._bound(name)
         text = self._since(name.start)
         if metric in _SUMMED:
-            return SweepSum(text, metric, compare, bound)
+            return SweepSum(text, metric, compare, bound, self._seeds)
         return (SweepTime if metric == "time" else SweepTrials)(text, compare, bound)
 
     def _threshold(self, name: _Token, start: int, measure: Measure) -> Threshold:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ray.tune.stopper import Stopper
@@ -78,29 +79,33 @@ class RuleStopper(Stopper):
 
 
 def build_stopper(
-    given: Any, metric: str = "eval_value", mode: str = "max", more: Sequence[Objective] = ()
+    given: Any,
+    metric: str = "eval_value",
+    mode: str = "max",
+    more: Sequence[Objective] = (),
+    seeds: int = 1,
 ) -> RuleStopper | None:
     """Make a stopper of what a user gave; `more` are the objectives besides the first.
 
-    That is a rule, a dict with the value at which each metric ends a trial, a function, a
-    `Stopper`, or several of them, of which in a list each is enough. Raises `BadConfigError`.
+    Given is a rule, a dict with the value at which each metric ends a trial, a function, a
+    `Stopper`, or several of them, of which in a list each is enough. Every trial is run on so
+    many `seeds`. Raises `BadConfigError`.
     """
     if given is None:
         return None
     modes = {metric: mode} | {objective.metric: objective.mode for objective in more}
-    return RuleStopper(_rule(given, modes))
+    return RuleStopper(_rule(given, partial(parse_rule, modes=modes, seeds=seeds)))
 
 
-def _rule(given: Any, modes: Mapping[str, str]) -> Rule:
+def _rule(given: Any, parse: Callable[[str], Rule]) -> Rule:
     if isinstance(given, str):
-        return parse_rule(given, modes)
+        return parse(given)
     if isinstance(given, Mapping):
-        text = ",".join(f"{metric}>={bound}" for metric, bound in given.items())
-        return parse_rule(text, modes)
+        return parse(",".join(f"{metric}>={bound}" for metric, bound in given.items()))
     if isinstance(given, Combined):
-        return _combined(given, modes)
+        return _combined(given, parse)
     if isinstance(given, (list, tuple)):
-        return _combined(Combined("any", tuple(given)), modes)
+        return _combined(Combined("any", tuple(given)), parse)
     if isinstance(given, type) and issubclass(given, Stopper):
         return OwnRule(given())
     if isinstance(given, Stopper) or callable(given):
@@ -108,8 +113,8 @@ def _rule(given: Any, modes: Mapping[str, str]) -> Rule:
     raise BadConfigError(Problem("stopper", f"{given!r} is no stopper", HINT))
 
 
-def _combined(given: Combined, modes: Mapping[str, str]) -> Rule:
-    rules = [_rule(part, modes) for part in given.parts]
+def _combined(given: Combined, parse: Callable[[str], Rule]) -> Rule:
+    rules = [_rule(part, parse) for part in given.parts]
     if not rules:
         raise BadConfigError(Problem("stopper", "nothing is put together", HINT))
     return AnyOf(rules) if given.kind == "any" else AllOf(rules)

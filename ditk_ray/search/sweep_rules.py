@@ -68,13 +68,22 @@ class _Total(SweepRule):
 
 
 class SweepSum(_Total):
-    """About the sum of a metric over all trials: `sweep.env_step>=1e6`."""
+    """About the sum of a metric over all trials: `sweep.env_step>=1e6`.
+
+    Trials report the mean of their `seeds`, each of which has made its own steps.
+    """
 
     def __init__(
-        self, text: str, metric: str, compare: Callable[[float, float], bool], bound: float
+        self,
+        text: str,
+        metric: str,
+        compare: Callable[[float, float], bool],
+        bound: float,
+        seeds: int = 1,
     ) -> None:
         super().__init__(text, compare, bound)
         self._metric = metric
+        self._seeds = seeds
         self._running: dict[str, float] = {}
         self._over = 0.0
         self.metrics = frozenset([metric])
@@ -83,7 +92,7 @@ class SweepSum(_Total):
         """Note how far a trial is."""
         value = number_of(report, self._metric)
         if value is not None:
-            self._running[report.trial] = value
+            self._running[report.trial] = self._seeds * value
 
     def total(self) -> float:
         """Return the sum."""

@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 
 from ditk_ray.config.engine_config import EngineConfig
 from ditk_ray.config.job_spec import JobSpec
-from ditk_ray.config.space import SearchSpace
+from ditk_ray.config.space import SearchSpace, is_grid
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.search.budget import derive_budget
 from ditk_ray.search.grid import grid_space
@@ -104,6 +104,7 @@ def build_search(job: JobSpec, seed: int, storage: Path, goes_on: bool = False) 
     searcher = build(known)
     if job.warm_start is None:
         return SearchDriver(space, searcher, tuple(known))
+    _refuse_grid(space)
     folder = find_sweep(job.warm_start, storage)
     rows = [asdict(trial) for trial in read_record(folder).trials.values()]
     fitting = fitting_points(evaluated_points(rows, objectives), space, seed)
@@ -114,6 +115,15 @@ def build_search(job: JobSpec, seed: int, storage: Path, goes_on: bool = False) 
     first = (*known, *again)
     note = _note(folder.name, len(fitting), len(rows) - len(fitting), len(again))
     return SearchDriver(space, build(first) if again else searcher, first, note)
+
+
+def _refuse_grid(space: SearchSpace) -> None:
+    """Refuse a warm start where nothing could follow from it."""
+    grids = [item.name for item in space.parameters if is_grid(item.domain)]
+    if grids:
+        what = f"a grid is gone through whole, whatever is known of it: {', '.join(grids)}"
+        hint = "leave the warm start out, or use a searcher that learns, such as 'tpe'"
+        raise BadConfigError(Problem("warm_start", what, hint))
 
 
 def _introduce(searcher: Searcher, job: JobSpec) -> None:

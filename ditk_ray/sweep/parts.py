@@ -40,5 +40,5 @@ def build_parts(job: JobSpec, search: SearchDriver, defaults: EngineConfig) -> S
         search.first,
         search.note,
         build_schedule(job, search.space, defaults),
-        build_stopper(job.stopper, job.metric, job.mode, job.more_objectives),
+        build_stopper(job.stopper, job.metric, job.mode, job.more_objectives, len(job.seeds)),
     )

@@ -27,6 +27,7 @@ from ditk_ray.config.sweep_names import require_sweep_name
 from ditk_ray.errors import BadConfigError, DitkRayError, Problem
 from ditk_ray.kube.connection import KubeSettings
 from ditk_ray.kube.job_watch import Kept
+from ditk_ray.search.grid import count_added
 from ditk_ray.search.schedulers import needs_checkpoints
 from ditk_ray.sweep.dijob_setup import ACTOR, AT_ONCE, plan_dijobs, pod_share, refuse_pausing
 from ditk_ray.sweep.drivers import build_search
@@ -96,8 +97,9 @@ class PreparedSweep:
 
     @property
     def trial_count(self) -> int:
-        """How many trials there will be: the grid's points, `num_samples` times."""
-        return count_trials(self.parts.space, self.job.num_samples)
+        """How many trials there will be: the grid's points, `num_samples` times, and known ones."""
+        drawn = count_trials(self.parts.space, self.job.num_samples)
+        return drawn + count_added(self.parts.space, self.parts.first)
 
     @property
     def checkpoints(self) -> bool:

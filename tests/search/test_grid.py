@@ -7,7 +7,7 @@ from ray import tune
 
 from ditk_ray.config.space import build_space, when
 from ditk_ray.errors import BadConfigError
-from ditk_ray.search.grid import grid_space
+from ditk_ray.search.grid import count_added, grid_space
 
 
 def grid(domain, count=3):
@@ -57,3 +57,14 @@ def test_conditional_parameters_are_refused():
     space = build_space({"a": tune.choice([1, 2]), "b": when("a", 1, tune.uniform(0, 1))})
     with pytest.raises(BadConfigError, match=r"b: depends on another.*\n.*'random'"):
         grid_space(space)
+
+
+def test_known_points_come_on_top_of_a_grid_with_all_that_they_leave_open():
+    space = build_space({"a": tune.grid_search([1, 2]), "b": tune.grid_search([1, 2, 3])})
+    assert count_added(space, []) == 0
+    assert count_added(space, [{"a": 1, "b": 2}, {"a": 2}]) == 1 + 3
+
+
+def test_without_a_grid_known_points_are_among_the_samples():
+    space = build_space({"a": tune.uniform(0, 1)})
+    assert count_added(space, [{"a": 0.5}]) == 0

@@ -122,6 +122,15 @@ def test_steps_of_the_sweep_are_those_of_all_trials():
     assert stopper.why == "sweep.env_step>=1e3"
 
 
+def test_the_steps_of_all_seeds_of_a_trial_count_for_the_sweep():
+    stopper = build_stopper(["sweep.env_step>=1000", "eval_value>=195"], seeds=3)
+    stopper("a", {"env_step": 200.0})
+    stopper("b", {"env_step": 133.0})
+    assert not stopper.stop_all()
+    stopper("b", {"env_step": 134.0})
+    assert stopper.stop_all()
+
+
 def test_a_score_that_any_trial_reached_ends_the_sweep():
     stopper = build_stopper("sweep.eval_value>=195")
     assert told(stopper, 100, 190) == [False, False]

@@ -41,3 +41,14 @@ def test_a_searcher_object_of_a_sweep_that_goes_on_is_taken_as_it_was_kept(tmp_p
     later = build_search(kept, 0, tmp_path, goes_on=True)
     assert later.searcher is not None
     assert set(later.searcher.suggest("00000")) == {"policy.learn.learning_rate"}
+
+
+@pytest.mark.parametrize("own_grid", [False, True])
+def test_a_grid_learns_nothing_from_an_earlier_sweep(tmp_path, own_grid):
+    changes: dict[str, Any] = {"warm_start": "earlier"}
+    if own_grid:
+        changes["space"] = {"policy.nstep": tune.grid_search([1, 3])}
+    else:
+        changes["searcher"] = "grid"
+    with pytest.raises(BadConfigError, match="warm_start: a grid is gone through whole"):
+        build_search(check_job(Searched, changes), 0, tmp_path)

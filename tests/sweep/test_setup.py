@@ -8,6 +8,7 @@ from ray import tune
 from ditk_ray import JobCfg, when
 from ditk_ray.config.job_spec import check_job
 from ditk_ray.errors import BadConfigError, DoesNotFitError
+from ditk_ray.sweep.draws import SpaceDraws
 from ditk_ray.sweep.setup import SweepOptions, prepared_sweep
 from tests.processes import processes_in
 from tests.trial import experiments
@@ -174,6 +175,23 @@ def test_the_grid_and_the_samples_make_the_trials(prepare):
 
     prepared = prepare(Grid)
     assert (prepared.trial_count, prepared.concurrency) == (24, 1)
+
+
+def test_a_grid_is_whole_besides_the_points_that_are_known(prepare):
+    class Known(Cartpole):
+        searcher = "grid"
+        space: ClassVar[Any] = {
+            "policy.nstep": tune.choice([1, 3, 5]),
+            "policy.learn.batch_size": tune.choice([32, 64]),
+        }
+        known_points: ClassVar[Any] = [{"policy.nstep": 3}]
+
+    prepared = prepare(Known)
+    assert prepared.trial_count == 2 + 6
+    draws = SpaceDraws(prepared.parts.space.tune_space(), 0, prepared.parts.first)
+    drawn = [tuple((draws.draw("") or {}).values()) for _ in range(prepared.trial_count)]
+    assert len(set(drawn)) == 6
+    assert {point[0] for point in drawn[:2]} == {3}
 
 
 def test_workers_per_node_divide_each_node_evenly(prepare):
