@@ -216,6 +216,10 @@ def _require_work(sweep: PreparedSweep, earlier: EarlierSweep) -> None:
     from ditk_ray.tracking.folders import sweep_to_type
 
     name, where = sweep_to_type(sweep.folder), f"SWEEP {sweep.name}"
+    if earlier.ended_by is not None:
+        what = f"was ended by its stopper, {earlier.ended_by}, which would end it again at once"
+        hint = f"begin another with another stopper: ditk-ray tune ... --warm_start {name}"
+        raise NothingLeftError(Problem(where, what, hint))
     if sweep.seconds_left is not None and sweep.seconds_left <= 0:
         hint = f"give it more: ditk-ray extend {name} --max_time 1h"
         raise NothingLeftError(Problem(where, "has used up its time (max_time)", hint))

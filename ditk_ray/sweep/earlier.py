@@ -42,6 +42,8 @@ class EarlierSweep:
     """All that was drawn for each trial, by its name."""
     reopened: frozenset[str] = frozenset()
     """The unfinished trials that have failed before and are run again."""
+    ended_by: str | None = None
+    """The rule about the sweep by which it has finished, if one ended it."""
 
     @property
     def held(self) -> tuple[str, ...]:
@@ -78,6 +80,7 @@ def read_earlier(folder: Path, retry_failed: bool = False) -> EarlierSweep:
     for trial in record.trials.values():
         if not trial.state.is_final:
             _recall_reports(record, trial)
+    ended_by = record.why if record.status is SweepStatus.FINISHED else None
     record.status, record.ended, record.why = SweepStatus.RUNNING, None, None
     unfinished = [
         OpenTrial(name, {**entries.drawn[name], **trial.params})
@@ -85,7 +88,7 @@ def read_earlier(folder: Path, retry_failed: bool = False) -> EarlierSweep:
         if not trial.state.is_final
     ]
     reopened = frozenset(entries.reopened)
-    return EarlierSweep(folder, saved, record, tuple(unfinished), entries.drawn, reopened)
+    return EarlierSweep(folder, saved, record, tuple(unfinished), entries.drawn, reopened, ended_by)
 
 
 def _reopen_failed(folder: Path, entries: LedgerEntries) -> None:

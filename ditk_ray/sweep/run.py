@@ -36,7 +36,14 @@ from ditk_ray.sweep.tuner import build_tuner, tune_settings
 from ditk_ray.tracking.artifacts import BEST_CONFIG_FILE
 from ditk_ray.tracking.lock import HeldError, sweep_lock
 from ditk_ray.tracking.observer import SweepListener, SweepObserver
-from ditk_ray.tracking.record import SweepRecord, SweepStatus, TrialRecord, TrialState
+from ditk_ray.tracking.record import (
+    SweepRecord,
+    SweepStatus,
+    TrialRecord,
+    TrialState,
+    now,
+    write_record,
+)
 from ditk_ray.tracking.recorder import Recorder
 from ditk_ray.trial.spec import TrialPlan
 
@@ -89,15 +96,16 @@ def run_sweep(
         make_folder(sweep)
         stack.enter_context(_locked(sweep.folder))
         try:
-            _keep_provenance(sweep)
             keep_job(sweep)
+            record = _begun(sweep)
+            _keep_provenance(sweep)
             ledger = stack.enter_context(contextlib.closing(Ledger(sweep.folder)))
             recorders = [Recorder(sweep.folder, sweep.tracking, say)] if sweep.tracking else []
         except OSError as error:
             problem = Problem(f"--storage_path {sweep.folder.parent}", f"cannot be used: {error}")
             raise BadConfigError(problem) from error
         with open_office(sweep, say):
-            return _fit(sweep, ledger, [*listeners, *recorders], reporter)
+            return _fit(sweep, record, ledger, [*listeners, *recorders], reporter)
 
 
 @contextlib.contextmanager
@@ -109,15 +117,27 @@ def _locked(folder: Path) -> Iterator[None]:
         raise BadConfigError(Problem(f"SWEEP {folder.name}", "runs at this moment")) from error
 
 
-def _fit(
-    sweep: PreparedSweep, ledger: Ledger, listeners: Sequence[SweepListener], reporter: Any
-) -> SweepOutcome:
+def _begun(sweep: PreparedSweep) -> SweepRecord:
+    """Return the sweep's record; by a new one it is found, should its process be killed now."""
     job = sweep.job
-    record = SweepRecord(sweep.name, job.metric, job.mode, more_objectives=job.more_objectives)
     if sweep.earlier:
         record = sweep.earlier.record
-    record.job = describe_job(sweep)
-    stopper = sweep.parts.stopper
+        record.job = describe_job(sweep)
+        return record
+    record = SweepRecord(sweep.name, job.metric, job.mode, more_objectives=job.more_objectives)
+    record.job, record.started = describe_job(sweep), now()
+    write_record(record, sweep.folder)
+    return record
+
+
+def _fit(
+    sweep: PreparedSweep,
+    record: SweepRecord,
+    ledger: Ledger,
+    listeners: Sequence[SweepListener],
+    reporter: Any,
+) -> SweepOutcome:
+    job, stopper = sweep.job, sweep.parts.stopper
     observer = SweepObserver(record, sweep.folder, sweep.parts.space, listeners, stopper)
     brake = Brake(
         _needed_metrics(job, stopper), callable(job.entry), observer.suspend, job.max_same_failures

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from ray import tune
 
 from ditk_ray import JobCfg
+from ditk_ray.cli.resume import _require_work
 from ditk_ray.config.job_spec import check_job
+from ditk_ray.errors import NothingLeftError
 from ditk_ray.sweep.earlier import read_earlier
 from ditk_ray.sweep.ledger import Ledger
 from ditk_ray.sweep.saved_job import SavedJob, save_job
 from ditk_ray.sweep.setup import SweepOptions
 from ditk_ray.sweep.tuner import _catch_up
-from ditk_ray.tracking.record import SweepRecord, TrialRecord, TrialState, write_record
+from ditk_ray.tracking.record import (
+    SweepRecord,
+    SweepStatus,
+    TrialRecord,
+    TrialState,
+    write_record,
+)
 from tests.trial import experiments
 
 DRAWN = {"policy.sizes": (64, 64), "policy.limit": math.inf, "policy.rate": 0.5}
@@ -117,3 +127,27 @@ def test_a_searcher_knows_which_failed_trials_are_run_again_also_after_another_k
         _catch_up(told, read_earlier(left.folder, retry_failed))
         assert told.again == ["00000"]
         assert list(told.ends) == ["00001"]
+
+
+def rule_of(left: Left, status: SweepStatus) -> str | None:
+    left.record.status, left.record.why = status, "sweep.trials>=1"
+    write_record(left.record, left.folder)
+    return read_earlier(left.folder).ended_by
+
+
+def test_the_rule_that_has_ended_a_sweep_is_known(left):
+    left.trial(TrialState.SUCCEEDED)
+    assert rule_of(left, SweepStatus.FINISHED) == "sweep.trials>=1"
+    assert rule_of(left, SweepStatus.FAILED) is None
+
+
+def test_a_sweep_that_its_own_rule_would_end_at_once_is_not_begun_again(left):
+    left.trial(TrialState.SUCCEEDED)
+    rule_of(left, SweepStatus.FINISHED)
+    sweep: Any = SimpleNamespace(
+        folder=left.folder, name="left", seconds_left=None, trial_count=100
+    )
+    earlier = read_earlier(left.folder)
+    with pytest.raises(NothingLeftError, match=r"ended by its stopper, sweep\.trials>=1"):
+        _require_work(sweep, earlier)
+    _require_work(sweep, replace(earlier, ended_by=None))
