@@ -15,8 +15,10 @@ from ditk_ray import JobCfg
 from ditk_ray.cli.resume import _require_work
 from ditk_ray.config.job_spec import check_job
 from ditk_ray.errors import NothingLeftError
+from ditk_ray.search.stoppers import build_stopper
 from ditk_ray.sweep.earlier import read_earlier
 from ditk_ray.sweep.ledger import Ledger
+from ditk_ray.sweep.run import _recall_stopper
 from ditk_ray.sweep.saved_job import SavedJob, save_job
 from ditk_ray.sweep.setup import SweepOptions
 from ditk_ray.sweep.tuner import _catch_up
@@ -27,6 +29,8 @@ from ditk_ray.tracking.record import (
     TrialState,
     write_record,
 )
+from ditk_ray.trial.metrics_file import MetricsFile
+from ditk_ray.trial.report_keys import ATTEMPT, REPORT
 from tests.trial import experiments
 
 DRAWN = {"policy.sizes": (64, 64), "policy.limit": math.inf, "policy.rate": 0.5}
@@ -127,6 +131,23 @@ def test_a_searcher_knows_which_failed_trials_are_run_again_also_after_another_k
         _catch_up(told, read_earlier(left.folder, retry_failed))
         assert told.again == ["00000"]
         assert list(told.ends) == ["00001"]
+
+
+def test_a_stopper_is_shown_again_what_it_was_shown_but_for_what_only_tune_knew(left):
+    trial = left.trial(TrialState.RUNNING)
+    Path(trial.dir).mkdir()
+    for step in (100, 200):
+        MetricsFile(Path(trial.dir)).append({"env_step": step, ATTEMPT: 0, REPORT: step // 100})
+    seen = []
+    stopper = build_stopper(lambda name, result: seen.append((name, result)))
+    sweep: Any = SimpleNamespace(
+        parts=SimpleNamespace(stopper=stopper), earlier=read_earlier(left.folder)
+    )
+    _recall_stopper(sweep)
+    assert [name for name, _ in seen] == ["00000"] * 2
+    assert [result["training_iteration"] for _, result in seen] == [1, 2]
+    assert [result["env_step"] for _, result in seen] == [100, 200]
+    assert seen[0][1]["config"] == DRAWN
 
 
 def rule_of(left: Left, status: SweepStatus) -> str | None:
