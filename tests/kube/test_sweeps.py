@@ -259,8 +259,10 @@ def test_failed_jobs_stay_if_they_are_to_be_kept(dijobs, pretending, left):
 
 
 def test_what_the_cluster_refuses_is_said_before_anything_is_made(dijobs, tmp_path):
-    with pytest.raises(KubeForbiddenError, match="create"):
+    with pytest.raises(KubeForbiddenError, match="lacks rights in namespace") as refused:
         dijobs(Pretended, user="nobody")
+    for missing in ("create dijobs", "watch pods", "get pods/log", "delete configmaps"):
+        assert missing in str(refused.value)
     assert not (tmp_path / "results").exists()
 
 
