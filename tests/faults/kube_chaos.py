@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psutil
+import yaml
 
 from ditk_ray.tracking.record import SweepRecord, TrialState
 from ditk_ray.tracking.trial_metrics import by_attempt, read_metrics
@@ -33,7 +35,11 @@ NAME = "kube_chaos"
 EVALUATIONS = 25
 """How many a trial has if nothing happens to it."""
 
+USER = "sweeper"
+"""Who runs the sweep, with no more rights than are needed."""
+
 EVERY_SECONDS = 1.0
+RIGHTS = Path(__file__).parents[2] / "cluster_configs/rbac.yaml"
 TEMPLATE = Path(__file__).parents[1] / "kube/templates/sweep.yaml"
 JOB = f"""
 from ray import tune
@@ -74,7 +80,7 @@ class KubeChaos(FaultedSweep):
         (self.place / "job.py").write_text(JOB.replace("@TRIALS@", str(self.trials)))
         return [
             "--cfg_file", "job.py", "--backend", "dijob", "--dijob_template", str(TEMPLATE),
-            "--namespace", self._namespace, "--kubeconfig", str(self._kube.kubeconfig()),
+            "--namespace", self._namespace, "--kubeconfig", str(self._kube.kubeconfig(USER)),
             "--mlflow_uri", "none",
         ]  # fmt: skip
 
@@ -161,6 +167,7 @@ def run_kube_chaos(
     """
     here = place / "sweep"
     here.mkdir()
+    kube.grant(namespace, USER, _least_rights())
     pods = training(EVALUATIONS, EVERY_SECONDS)
     with StandInCluster(kube, namespace, place / "stand_in", pods) as cluster:
         chaos = KubeChaos(here, kube, namespace, cluster, seed, trials)
@@ -169,6 +176,7 @@ def run_kube_chaos(
         finally:
             chaos.close()
         require_whole(record)
+        require_made_once(kube, namespace)
         cluster.remove_lost_nodes()
         wait_until(lambda: not left_in(kube, namespace), 60, "nothing to be left of the jobs")
         wait_until(lambda: not chaos.processes(), 30, "everything to have ended")
@@ -182,6 +190,25 @@ def require_whole(record: SweepRecord) -> None:
         assert trial.state is TrialState.SUCCEEDED, (trial.id, trial.error)
         last = by_attempt(read_metrics(Path(trial.dir)))[-1]
         assert [row["env_step"] for row in last] == expected, trial.id
+
+
+def require_made_once(kube: ApiServer, namespace: str) -> None:
+    """Fail if a job was made twice: each has the name of one attempt of one trial."""
+    made = Counter(
+        request.name
+        for request in kube.requests(USER)
+        if (request.verb, request.resource) == ("create", "dijobs")
+        and request.namespace == namespace
+        and request.code == 201
+        and not request.is_dry_run
+    )
+    assert made, "the API server's log says nothing of jobs"
+    assert max(made.values()) == 1, made
+
+
+def _least_rights() -> list[dict[str, Any]]:
+    documents = yaml.safe_load_all(RIGHTS.read_text())
+    return next(list(item["rules"]) for item in documents if item["kind"] == "Role")
 
 
 def _run_alone(place: Path, seed: int, faults: int, trials: int) -> tuple[SweepRecord, int]:

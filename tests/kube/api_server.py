@@ -58,6 +58,7 @@ class SeenRequest:
     namespace: str
     name: str
     code: int
+    is_dry_run: bool
     at: float
     """When the API server received it, as `time.time()` counts."""
 
@@ -375,5 +376,6 @@ def _seen(event: dict[str, Any]) -> SeenRequest:
         namespace=about.get("namespace", ""),
         name=about.get("name", ""),
         code=event.get("responseStatus", {}).get("code", 0),
+        is_dry_run="dryRun=" in event.get("requestURI", ""),
         at=datetime.datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp(),
     )
