@@ -163,6 +163,16 @@ def test_a_bad_stopper_is_refused(prepare):
         prepare(Stopped)
 
 
+def test_a_rule_about_the_sweep_knows_how_many_seeds_a_trial_has(prepare):
+    class Seeds(Cartpole):
+        seeds = 3
+        stopper = "sweep.env_step>=900"
+
+    stopper = prepare(Seeds).parts.stopper
+    stopper("trial", {"env_step": 300.0})
+    assert stopper.stop_all()
+
+
 def test_the_grid_and_the_samples_make_the_trials(prepare):
     class Grid(Cartpole):
         space: ClassVar[Any] = {
