@@ -51,11 +51,15 @@ def commands(document: Path) -> Iterator[str]:
 
 
 def once_each() -> dict[str, Path]:
-    """Return all commands in their order, each with the document that it stands in first."""
+    """Return all commands in their order, each with the document that it stands in last.
+
+    What the README takes from docs/ is run there, where others build on it.
+    """
     found: dict[str, Path] = {}
     for document in DOCUMENTS:
         for command in commands(document) if document != CLUSTERS else ():
-            found.setdefault(command, document)
+            found.pop(command, None)
+            found[command] = document
     return found
 
 
