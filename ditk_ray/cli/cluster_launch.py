@@ -57,14 +57,15 @@ def run(given: argparse.Namespace) -> int:
     from ditk_ray.kube.connection import connect
 
     clusters = check_launch(launch_request(given, num_clusters=given.num_clusters))
-    manifests = [manifest for options in clusters for manifest in launch_manifests(options)]
+    made = {options.name: launch_manifests(options) for options in clusters}
+    manifests = [manifest for each in made.values() for manifest in each]
     if given.dry_run:
         print_manifests(manifests)
         return 0
     kube = connect(cluster_settings(given))
     send(kube, manifests)
-    for options in clusters:
-        tell_costs(options)
+    for cluster, each in made.items():
+        tell_costs(cluster, each)
     _tell_stale(kube, clusters, manifests)
     name, where = clusters[0].name, shown_cluster(given)
     tell(f"to go on:\n  ditk-ray cluster status {name}{where}")
@@ -89,12 +90,12 @@ def send(kube: Kube, manifests: list[Manifest]) -> None:
     launch(kube, manifests, lambda applied: print(applied, flush=True))
 
 
-def tell_costs(options: LaunchOptions) -> None:
+def tell_costs(name: str, manifests: Iterable[Manifest]) -> None:
     """Say what somebody pays for from now on."""
-    from ditk_ray.cluster.kuberay.standing_costs import standing_costs
+    from ditk_ray.cluster.kuberay.standing_costs import launch_costs
 
-    tell(f"while {options.name!r} stands, it costs money for")
-    for line in standing_costs(options):
+    tell(f"while {name!r} stands, it costs money for")
+    for line in launch_costs(manifests):
         tell(f"  {line}")
 
 

@@ -20,7 +20,8 @@ examples:
   ditk-ray cluster list --namespace rl --format json
 
 WORKERS are those that are ready of those that are wanted now, and between which numbers the
-autoscaler may choose. `ditk-ray cluster status NAME` tells all about one.
+autoscaler may choose; SIZE is what those and the head ask for, which costs money while it stands.
+`ditk-ray cluster status NAME` tells all about one.
 """
 
 
@@ -40,12 +41,15 @@ def add_commands(verbs: Any) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print how all clusters stand."""
     from ditk_ray.cluster.kuberay.found_clusters import find_all
+    from ditk_ray.cluster.kuberay.found_costs import find_claims
+    from ditk_ray.cluster.kuberay.standing_costs import claim_text
     from ditk_ray.kube.connection import connect
 
     kube = connect(cluster_settings(given))
     found = find_all(kube, datetime.now(UTC))
+    claims = [claim_text(claim) for claim in find_claims(kube)]
     if given.format != "table":
-        print_value(asdict(found), given.format)
+        print_value({**asdict(found), "claims": claims}, given.format)
         return 0
     if found.clusters:
         _print_clusters(found.clusters)
@@ -55,18 +59,21 @@ def run(given: argparse.Namespace) -> int:
         _print_jobs(found.jobs)
     if not found.clusters and not found.jobs:
         tell(f"no Ray clusters in namespace {kube.namespace!r}")
+    if claims:
+        tell(f"claims, which cost money with or without a cluster: {'; '.join(claims)}")
     return 0
 
 
 def _print_clusters(clusters: list[Health]) -> None:
     from ditk_ray.kube.ages import show_age
 
-    headings = ["NAME", "STATE", "WORKERS", "AGE", "MLFLOW", "WHY"]
+    headings = ["NAME", "STATE", "WORKERS", "SIZE", "AGE", "MLFLOW", "WHY"]
     rows = [
         [
             each.name,
             each.state,
             str(each.workers),
+            each.size or "-",
             show_age(each.age),
             each.mlflow_uri or "-",
             each.why,

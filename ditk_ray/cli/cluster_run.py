@@ -67,7 +67,7 @@ def run(given: argparse.Namespace) -> int:
         print_manifests(manifests)
         return 0
     send(connect(cluster_settings(given)), manifests)
-    tell_costs(options)
+    tell_costs(options.name, manifests)
     where = shown_cluster(given)
     tell(f"to go on:\n  ditk-ray cluster status {options.name}{where}")
     tell(f"when you are done:\n  ditk-ray cluster delete {options.name}{where}")

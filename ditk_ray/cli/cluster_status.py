@@ -55,36 +55,51 @@ def run(given: argparse.Namespace) -> int:
     kube = connect(cluster_settings(given))
     job = find_job(kube, given.name, datetime.now(UTC))
     if job is not None and job.is_over:
-        return _show_job(job, given.format)
+        return _show_job(kube, job, given.format)
     return _show_cluster(kube, job, given)
 
 
 def _show_cluster(kube: Kube, job: JobHealth | None, given: argparse.Namespace) -> int:
     from ditk_ray.cluster.kuberay.cluster_waiting import wait_for_cluster
+    from ditk_ray.cluster.kuberay.found_costs import find_costs
 
     try:
         health = wait_for_cluster(kube, given.name, given.wait, tell)
     except BadConfigError:
         if job is None:
             raise
-        return _show_job(job, given.format)  # it waits in a queue, or for its next try
+        return _show_job(kube, job, given.format)  # it waits in a queue, or for its next try
+    costs = find_costs(kube, health.name)
     if given.format != "table":
-        print_value({**asdict(health), "job": asdict(job) if job else None}, given.format)
+        about = {"costs": costs, "job": asdict(job) if job else None}
+        print_value({**asdict(health), **about}, given.format)
     else:
         if job is not None:
             _print_job(job)
         _print_health(health)
+        _print_costs(costs)
         _tell_next(health)
     is_well = health.is_ready if job is None else job.is_ok
     return 0 if is_well else 1
 
 
-def _show_job(job: JobHealth, form: str) -> int:
+def _show_job(kube: Kube, job: JobHealth, form: str) -> int:
+    from ditk_ray.cluster.kuberay.found_costs import find_costs
+
+    costs = find_costs(kube, job.name)
     if form == "table":
         _print_job(job)
+        _print_costs(costs)
     else:
-        print_value({"job": asdict(job)}, form)
+        print_value({"job": asdict(job), "costs": costs}, form)
     return 0 if job.is_ok else 1
+
+
+def _print_costs(costs: list[str]) -> None:
+    if costs:
+        print("Costs money while it stands:")
+    for line in costs:
+        print(f"  {line}")
 
 
 def _print_job(job: JobHealth) -> None:

@@ -110,8 +110,8 @@ def test_from_the_first_look_to_a_cluster_that_is_written_down(
     assert "ditk-ray cluster forward rl" in ready.err
 
     headings, row = run("list").rows
-    assert headings == ["NAME", "STATE", "WORKERS", "AGE", "MLFLOW", "WHY"]
-    assert row[:4] == ["rl", "Ready", "2/2", "(0-4)"]
+    assert headings == ["NAME", "STATE", "WORKERS", "SIZE", "AGE", "MLFLOW", "WHY"]
+    assert row[:5] == ["rl", "Ready", "2/2", "(0-4)", "-"]  # these pods do not say what they need
     listed = json.loads(run("list", "--format", "json").out)
     assert listed["clusters"][0]["mlflow_uri"] == f"http://rl-mlflow.{namespace}.svc:5000"
     assert yaml.safe_load(run("status", "rl", "--format", "yaml").out)["is_ready"] is True
@@ -155,9 +155,9 @@ def test_many_clusters_cost_no_more_requests_than_one(
         # Reviews of rights and the waiting are over: what is counted now is the one command.
         return dict(kuberay.request_counts("ranger") - before)
 
-    kinds = ("rayclusters", "rayjobs", "pods", "services", "endpoints")
+    kinds = ("rayclusters", "rayjobs", "pods", "services", "endpoints", "persistentvolumeclaims")
     expected = {("list", kind): 1 for kind in kinds}
-    wait_until(lambda: asked() == expected, 10, f"five requests, not {asked()}")
+    wait_until(lambda: asked() == expected, 10, f"six requests, not {asked()}")
 
 
 @pytest.mark.kube

@@ -111,15 +111,47 @@ def test_a_launch_says_what_it_made_what_that_costs_and_how_to_go_on(run):
     assert said.out.splitlines()[0] == "networkpolicy/rl-ray created"
     assert said.out.splitlines()[-1] == "raycluster/rl created"
     for part in (
-        "its head: 2 CPU, 8 GiB",
-        "0 to 3 workers of group 'workers': 4 CPU, 1 GPU, 16 GiB each",
-        "its MLflow server",
+        "its head: 2 CPU, 8Gi",
+        "0 to 3 workers of group 'workers', 1 of them now: 4 CPU, 1 GPU, 16Gi each",
+        "its MLflow server: 0.5 CPU, 2Gi",
         "rl-mlflow, 20Gi; rl-results, 100Gi",
         "ditk-ray cluster forward rl",
         "ditk-ray submit --cluster rl -- tune",
         "ditk-ray cluster delete rl",
     ):
         assert part in said.err
+
+
+def test_what_stands_is_told_with_what_it_costs_also_when_its_cluster_is_gone(run):
+    assert run("cluster", *RL, "--gpu", "1", "--workers", "2", "--max_workers", "3").code == 0
+    listed = run("cluster", "list")
+    assert "10 CPU, 2 GPU" in listed.out
+    assert "with or without a cluster: rl-mlflow, 20Gi; rl-results, 100Gi" in listed.err
+    status = run("cluster", "status", "rl").out.partition("Costs money while it stands:\n")[2]
+    assert status.splitlines() == [
+        "  its head: 2 CPU, 8Gi",
+        "  0 to 3 workers of group 'workers', 2 of them now: 4 CPU, 1 GPU, 16Gi each "
+        "(those without work leave after 5 minutes)",
+        "  its MLflow server: 0.5 CPU, 2Gi",
+        "  storage, which stays when the cluster is deleted: rl-mlflow, 20Gi; rl-results, 100Gi",
+    ]
+
+    assert run("cluster", "delete", "rl", "--yes", "--wait", "60s").code == 0
+
+    left = json.loads(run("cluster", "list", "--format", "json").out)
+    assert left == {"clusters": [], "jobs": [], "claims": ["rl-mlflow, 20Gi", "rl-results, 100Gi"]}
+
+
+def test_a_job_that_is_over_is_told_with_what_it_left_standing(run, kuberay, namespace):
+    assert run("cluster", *NIGHT).code == 0
+    over = {"status": {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}}
+    kuberay.admin.patch(f"{PLACES['RayJob'].format(namespace)}/night/status", over)
+    status = run("cluster", "status", "night", "--format", "json")
+    assert json.loads(status.out)["costs"] == [
+        "its MLflow server: 0.5 CPU, 2Gi",
+        "storage, which stays when the cluster is deleted: "
+        "night-mlflow, 20Gi; night-results, 100Gi",
+    ]
 
 
 def test_other_options_change_the_cluster_and_leave_what_its_autoscaler_chose(

@@ -23,6 +23,7 @@ from ditk_ray.cluster.kuberay.ray_cluster import (
     status_of,
     token_secret,
 )
+from ditk_ray.cluster.kuberay.standing_costs import present_size
 from ditk_ray.cluster.kuberay.troubles import (
     Trouble,
     pod_trouble,
@@ -88,7 +89,7 @@ class Health:
     """How a cluster stands. `why` is empty if it is ready; addresses are those inside Kubernetes.
 
     `job_address` is None while there is no Service of the head, `mlflow_uri` if the cluster
-    has no MLflow, `token_secret` if no token guards it.
+    has no MLflow, `token_secret` if no token guards it. `size` is what its pods ask for now.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Health:
     is_ready: bool
     why: str
     workers: Workers
+    size: str
     groups: tuple[GroupHealth, ...]
     pods: tuple[PodHealth, ...]
     age: float
@@ -140,6 +142,7 @@ def health_of(seen: Seen, now: datetime) -> Health:
         is_ready=is_ready,
         why=problems[0].what if problems else missing,
         workers=workers,
+        size="" if is_suspended(cluster) else present_size(cluster),
         groups=tuple(groups),
         pods=tuple(_pod(pod, now) for pod in (*seen.pods, *seen.mlflow_pods)),
         age=age,
