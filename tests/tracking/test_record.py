@@ -232,11 +232,12 @@ def test_the_old_file_stays_whole_if_the_new_one_cannot_be_written(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [RECORD_FILE]
 
 
-def test_a_file_that_was_left_half_written_is_replaced(tmp_path):
-    (tmp_path / f".{RECORD_FILE}.new").write_text('{"half": ')
+def test_a_file_that_was_left_half_written_is_in_nobodys_way(tmp_path):
+    left = tmp_path / f".{RECORD_FILE}.0a1b.new"
+    left.write_text('{"half": ')
 
     assert written(sweep(a=[(1, 1)]), tmp_path)["best"]["id"] == "a"
-    assert [path.name for path in tmp_path.iterdir()] == [RECORD_FILE]
+    assert {path.name for path in tmp_path.iterdir()} == {RECORD_FILE, left.name}
 
 
 def test_a_record_that_was_written_is_read_again(tmp_path):
