@@ -12,6 +12,7 @@ from ditk_ray.errors import BadConfigError, NothingLeftError, Problem
 
 if TYPE_CHECKING:
     from ditk_ray.config.job_files import JobEntry
+    from ditk_ray.kube.connection import KubeSettings
     from ditk_ray.sweep.earlier import EarlierSweep
     from ditk_ray.sweep.setup import PreparedSweep
     from ditk_ray.tracking.record import SweepRecord
@@ -64,6 +65,10 @@ def add_commands(commands: Any) -> None:
         parser.add_argument(
             "--ray_address", metavar="HOST:PORT", help="a cluster (default: as before)"
         )
+        parser.add_argument(
+            "--kubeconfig", metavar="FILE", type=Path, help="of DIJobs (default: as before)"
+        )
+        parser.add_argument("--context", metavar="NAME", help="of DIJobs (default: as before)")
         parser.add_argument(
             "--progress_reporter", metavar="auto|live|plain|none", help="(default: as before)"
         )
@@ -198,8 +203,16 @@ def _changed(
         changes["progress_reporter"] = given.progress_reporter
     if given.ray_address is not None:
         options = replace(options, run_mode="remote", ray_address=given.ray_address)
+    options = replace(options, kube=_where_now(options.kube, given))
     job = job.model_copy(update=changes)
     return replace(earlier, saved=replace(earlier.saved, job=job, options=options))
+
+
+def _where_now(before: KubeSettings, given: argparse.Namespace) -> KubeSettings:
+    """Return the cluster of the sweep's DIJobs, which another file or name may lead to by now."""
+    if given.kubeconfig is not None:
+        return replace(before, kubeconfig=given.kubeconfig, context=given.context)
+    return replace(before, context=given.context or before.context)
 
 
 def _found_again(earlier: EarlierSweep, job_file: Path | None) -> EarlierSweep:
