@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import json
 import os
 import subprocess
@@ -266,9 +267,10 @@ class ApiServer:
         return self._write_kubeconfig(name, "default", credentials)
 
     def _install_dijobs(self) -> None:
-        definition = yaml.safe_load(_crd_file().read_text())
+        if self._knows_dijobs():
+            return
         try:
-            self.admin.create(_DEFINITIONS, definition)
+            self.admin.create(_DEFINITIONS, _dijob_definition())
         except ApiError as error:
             if error.code != 409:
                 raise
@@ -358,6 +360,13 @@ _AUDIT_POLICY = {
         {"level": "Metadata"},
     ],
 }
+
+
+@functools.cache
+def _dijob_definition() -> dict[str, Any]:
+    """Read the definition once: it is large, and every start asks for it."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return dict(yaml.load(_crd_file().read_text(), loader))
 
 
 def _crd_file() -> Path:

@@ -86,6 +86,8 @@ class Collection:
         query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "600", **self._query}
         with self._client.stream(self._path, **query) as answer:
             self._answer = answer
+            if self._stopped.is_set():  # before there was an answer to shut down
+                return
             for event in _lines(answer):
                 if self._stopped.is_set() or event["type"] == "ERROR":
                     return
