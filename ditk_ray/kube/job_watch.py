@@ -187,10 +187,11 @@ class JobWatch:
 
     def _to_delete(self) -> list[tuple[str, str | None]]:
         """Return the names and uids of all jobs that are there, or may be, and do not stay."""
+        there = dict(self._there)  # which the watch's thread goes on changing
         kept = set(self._kept)
-        kept |= {name for name, job in self._there.items() if job.phase in _STAYING[self._keep]}
+        kept |= {name for name, job in there.items() if job.phase in _STAYING[self._keep]}
         names = {job.name: job.uid for job in self._followed() if job.uid is not None}
-        names |= {name: job.uid for name, job in list(self._there.items())}
+        names |= {name: job.uid for name, job in there.items()}
         return [(name, uid) for name, uid in names.items() if name not in kept]
 
     def _forget(self, job: FollowedJob) -> None:
