@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ditk_ray.cluster.nodes import usable_cpus
-from ditk_ray.cluster.ray_session import local_ray
-from ditk_ray.kube.connection import KubeSettings
+from ditk_ray.config.options import KubeSettings
+from ditk_ray.ray_cluster.nodes import usable_cpus
+from ditk_ray.ray_cluster.session import local_ray
 
 CONFIG = "dizoo.classic_control.cartpole.config.cartpole_dqn_config"
 NAME = "scale"
@@ -89,10 +89,11 @@ def run_ditk_ray(asked: Asked) -> Told:
 
     from ditk_ray import JobCfg
     from ditk_ray.config.job_spec import check_job
+    from ditk_ray.config.options import SweepOptions
+    from ditk_ray.execution.fork_client import ForkClient
+    from ditk_ray.record.record import SweepRecord, TrialRecord, TrialState
+    from ditk_ray.sweep.prepare import prepared_sweep
     from ditk_ray.sweep.run import run_sweep
-    from ditk_ray.sweep.setup import SweepOptions, prepared_sweep
-    from ditk_ray.tracking.record import SweepRecord, TrialRecord, TrialState
-    from ditk_ray.trial.warm_node import WarmNode
 
     told = Told()
 
@@ -126,7 +127,7 @@ def run_ditk_ray(asked: Asked) -> Told:
     job = check_job(type("ScaleJobCfg", (JobCfg,), fields), {})
     settings = KubeSettings(asked.kubeconfig, namespace=asked.namespace)
     options = SweepOptions(name=NAME, storage_path=asked.folder / "results", seed=0, kube=settings)
-    with WarmNode() as warm, prepared_sweep(job, options, warm) as prepared:
+    with ForkClient() as warm, prepared_sweep(job, options, warm) as prepared:
         told.seconds = run_sweep(prepared, [Listener()]).seconds
     return told
 
@@ -141,7 +142,7 @@ def run_poller(asked: Asked) -> Told:
     from ray import tune
     from ray.tune.search import BasicVariantGenerator
 
-    from ditk_ray.tracking.observer import error_of
+    from ditk_ray.sweep.observer import error_of
 
     told = Told()
 
@@ -217,17 +218,17 @@ CONTESTANTS = {"ditk_ray": run_ditk_ray, "poller": run_poller}
 
 
 def _manifests(asked: Asked, number: int) -> Any:
-    from ditk_ray.kube.labels import JobIdentity
-    from ditk_ray.kube.manifests import render_job
-    from ditk_ray.kube.template import read_template
+    from ditk_ray.dijob.jobs import JobIdentity
+    from ditk_ray.dijob.manifests import render_job
+    from ditk_ray.dijob.template import read_template
 
     identity = JobIdentity("poller-000000", f"trial_{number:05d}")
     template = read_template(asked.template)
-    return render_job(template, identity, "pass\n", {}, {}, asked.namespace)
+    return render_job(template, identity, "pass\n", {}, asked.namespace)
 
 
 def _said(log: str) -> tuple[list[dict[str, Any]], Any]:
-    from ditk_ray.kube.marked_lines import MARK
+    from ditk_ray.dijob.events import MARK
 
     evaluations: list[dict[str, Any]] = []
     result = None

@@ -61,11 +61,11 @@ from dijob_contestants import CONTESTANTS, Asked, Told  # noqa: E402
 from played_cluster import FAILS, TELLS, Play, Played, PlayedCluster  # noqa: E402
 
 from ditk_ray.cli.output import note  # noqa: E402
-from ditk_ray.cluster.ray_session import quiet_ray  # noqa: E402
+from ditk_ray.ray_cluster.session import quiet_ray  # noqa: E402
 from tests.kube.api_server import ApiServer  # noqa: E402
-from tests.kube.lifeline import Lifeline  # noqa: E402
+from tests.lifeline import Lifeline  # noqa: E402
 
-TEMPLATE = ROOT / "tests" / "kube" / "templates" / "sweep.yaml"
+TEMPLATE = ROOT / "tests" / "dijob" / "templates" / "sweep.yaml"
 LOOK_SECONDS = 2.0
 LOOKS_PER_SIZING = 5
 """Reading how much memory a process has alone takes the kernel a while."""
@@ -99,7 +99,7 @@ class Sizes:
                 title = (process.cmdline() or [""])[0]
                 if not title.startswith("ray::") or title.startswith(NO_ACTORS):
                     continue
-                is_office = "JobOffice" in title
+                is_office = "KubeGateway" in title
                 if not is_office:
                     self.actors.add(process.pid)
                 if sizes_too:

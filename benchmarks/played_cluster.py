@@ -19,10 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ditk_ray.kube.labels import TRIAL
-from ditk_ray.kube.marked_lines import MARK
+from ditk_ray.dijob.events import MARK
+from ditk_ray.dijob.jobs import TRIAL
 from tests.kube.api_server import ApiServer
-from tests.kube.stand_in import Simulated, StandInCluster
+from tests.kube.stand_in.cluster import StandInCluster
+from tests.kube.stand_in.containers import Simulated
 
 TELLS, SILENT, FAILS = "tells", "silent", "fails"
 """How a trial ends: with its result and a last word; without a word; with exit code 1."""

@@ -38,8 +38,8 @@ from pathlib import Path
 import psutil
 
 from ditk_ray.cli.output import note
-from ditk_ray.cluster.ray_session import local_ray, quiet_ray
-from ditk_ray.config.quantities import show_bytes
+from ditk_ray.ray_cluster.session import local_ray, quiet_ray
+from ditk_ray.util.units import show_bytes
 
 CONFIG = "dizoo.classic_control.cartpole.config.cartpole_dqn_config"
 NEVER = 10**9
@@ -102,10 +102,12 @@ def run_limit(
 
 
 def warm_up_quick(parent: str) -> None:
-    from ditk_ray.trial.quick_config_save import install_quick_save
+    import ding.config.config
+
+    from ditk_ray.trial.training import save_config_py
 
     warm_up(parent)
-    install_quick_save()
+    ding.config.config.save_config_py = save_config_py
 
 
 def run_limit_quick(trials: int, steps: int, folder: Path) -> float:
@@ -115,9 +117,10 @@ def run_limit_quick(trials: int, steps: int, folder: Path) -> float:
 def run_ditk_ray(trials: int, steps: int, folder: Path) -> float:
     from ditk_ray import JobCfg
     from ditk_ray.config.job_spec import check_job
+    from ditk_ray.config.options import SweepOptions
+    from ditk_ray.execution.fork_client import ForkClient
+    from ditk_ray.sweep.prepare import prepared_sweep
     from ditk_ray.sweep.run import run_sweep
-    from ditk_ray.sweep.setup import SweepOptions, prepared_sweep
-    from ditk_ray.trial.warm_node import WarmNode
 
     class Fixed(JobCfg):
         config = CONFIG
@@ -126,7 +129,7 @@ def run_ditk_ray(trials: int, steps: int, folder: Path) -> float:
         max_env_step = steps
 
     options = SweepOptions(storage_path=folder)
-    with WarmNode() as warm, prepared_sweep(check_job(Fixed, {}), options, warm) as sweep:
+    with ForkClient() as warm, prepared_sweep(check_job(Fixed, {}), options, warm) as sweep:
         outcome = run_sweep(sweep)
     if not outcome.succeeded or len(outcome.record.trials) != trials:
         raise RuntimeError(f"the sweep in {outcome.folder} did not succeed")
@@ -203,7 +206,7 @@ def is_forked_trial(process: psutil.Process) -> bool:
     """Say whether it is a trial: server, keeper, trial, one below the other."""
     line, parent = process.cmdline(), process.parent()
     keeper = parent and parent.parent()
-    return "ditk_ray.trial.fork_server" in line and bool(keeper and keeper.cmdline() == line)
+    return "ditk_ray.execution.fork_server" in line and bool(keeper and keeper.cmdline() == line)
 
 
 def is_tune_worker(process: psutil.Process) -> bool:

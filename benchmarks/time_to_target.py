@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from ditk_ray.cli.output import note
-from ditk_ray.cluster.ray_session import quiet_ray
+from ditk_ray.ray_cluster.session import quiet_ray
 
 quiet_ray()
 
@@ -50,10 +50,11 @@ from ray.tune.stopper import Stopper
 
 from ditk_ray import JobCfg
 from ditk_ray.config.job_spec import JobSpec, check_job
+from ditk_ray.config.options import SweepOptions
+from ditk_ray.execution.fork_client import ForkClient
+from ditk_ray.record.record import SweepStatus
+from ditk_ray.sweep.prepare import prepared_sweep
 from ditk_ray.sweep.run import run_sweep
-from ditk_ray.sweep.setup import SweepOptions, prepared_sweep
-from ditk_ray.tracking.record import SweepStatus
-from ditk_ray.trial.warm_node import WarmNode
 
 TARGET = 195.0
 HELD = 3
@@ -215,7 +216,7 @@ class Race:
         return f"{self.contestant:<9} {self.seed:>4} {counts}  {end}"
 
 
-def race(name: str, seed: int, given: argparse.Namespace, warm: WarmNode) -> Race:
+def race(name: str, seed: int, given: argparse.Namespace, warm: ForkClient) -> Race:
     finish = Finish(given.target, given.trials * given.steps)
     job = CONTESTANTS[name].job(given.steps, finish)
     with tempfile.TemporaryDirectory() as folder:
@@ -231,7 +232,7 @@ def race(name: str, seed: int, given: argparse.Namespace, warm: WarmNode) -> Rac
 def measure(given: argparse.Namespace) -> list[Race]:
     """Run all sweeps, the contestants interleaved because machines drift."""
     races: list[Race] = []
-    with WarmNode() as warm:
+    with ForkClient() as warm:
         for seed in range(given.first_seed, given.first_seed + given.seeds):
             for name in given.only:
                 races.append(race(name, seed, given, warm))

@@ -49,9 +49,9 @@ from typing import Any
 from loop_meter import Cost, Meter
 
 from ditk_ray.cli.output import note
-from ditk_ray.cluster.nodes import usable_cpus
-from ditk_ray.cluster.ray_session import local_ray, quiet_ray
-from ditk_ray.tracking.store import calm_mlflow
+from ditk_ray.ray_cluster.nodes import usable_cpus
+from ditk_ray.ray_cluster.session import local_ray, quiet_ray
+from ditk_ray.tracking.recording import calm_mlflow
 
 AT_ONCE = 4
 START_SECONDS = 120.0
@@ -111,10 +111,10 @@ def record_ray_mlflow(folder: Path) -> Recording:
 
 
 def record_ditk_ray(folder: Path) -> Recording:
-    from ditk_ray.tracking.observer import SweepObserver
-    from ditk_ray.tracking.record import SweepRecord, SweepStatus
+    from ditk_ray.record.record import SweepRecord, SweepStatus
+    from ditk_ray.sweep.observer import SweepObserver
     from ditk_ray.tracking.recorder import Recorder, TrackingOptions
-    from ditk_ray.tracking.store import EMBEDDED, embedded_uri
+    from ditk_ray.tracking.recording import EMBEDDED, embedded_uri
 
     os.environ[LOGGERS_OFF] = "1"
     sweep = folder / "sweep"
@@ -151,7 +151,7 @@ def simulated(reports: int, folder: Path) -> Any:
     """Return a trainable whose every step is over at once."""
     from ray import tune
 
-    from ditk_ray.trial.report_keys import ENDED
+    from ditk_ray.trial.reports import ENDED
 
     class Simulated(tune.Trainable):
         def setup(self, config: dict[str, Any]) -> None:
@@ -180,7 +180,7 @@ def run_contestant(name: str, trials: int, reports: int, folder: Path) -> Measur
     from ray import tune
     from ray.tune.search import BasicVariantGenerator
 
-    from ditk_ray.sweep.trial_source import trial_name
+    from ditk_ray.sweep.trials import trial_name
 
     recording = CONTESTANTS[name](folder)
     tuner = tune.Tuner(

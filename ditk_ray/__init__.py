@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ditk_ray.config.job_cfg import JobCfg
     from ditk_ray.config.space import when
-    from ditk_ray.search.combined import all_of, any_of
+    from ditk_ray.search.stoppers import all_of, any_of
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["JobCfg", "__version__", "all_of", "any_of", "when"]
 
 _HOMES = {
     "JobCfg": "ditk_ray.config.job_cfg",
-    "all_of": "ditk_ray.search.combined",
-    "any_of": "ditk_ray.search.combined",
+    "all_of": "ditk_ray.search.stoppers",
+    "any_of": "ditk_ray.search.stoppers",
     "when": "ditk_ray.config.space",
 }
 

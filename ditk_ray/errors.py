@@ -1,4 +1,4 @@
-"""The errors that a caller may want to tell apart.
+"""The errors that a caller may want to distinguish.
 
 Every error that is meant for a person derives from `DitkRayError`. Its text
 says what is wrong, where, and what to do; the command line prints it without
@@ -16,6 +16,13 @@ class DitkRayError(Exception):
 
     exit_code = 1
 
+    def __init_subclass__(cls, exit_code: int | None = None) -> None:
+        if exit_code is not None:
+            cls.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""  # what follows is for programs
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -30,10 +37,8 @@ class Problem:
         return f"{text}\n    {self.hint}" if self.hint else text
 
 
-class BadConfigError(DitkRayError):
+class BadConfigError(DitkRayError, exit_code=2):
     """The user's input is wrong; nothing was started."""
-
-    exit_code = 2
 
     def __init__(self, problems: Problem | Iterable[Problem]) -> None:
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
@@ -44,19 +49,15 @@ class BadConfigError(DitkRayError):
 
 
 class NothingLeftError(BadConfigError):
-    """A sweep that is to go on has nothing left to do."""
+    """A sweep that is to be resumed has nothing left to do."""
 
 
-class DoesNotFitError(DitkRayError):
+class DoesNotFitError(DitkRayError, exit_code=2):
     """No node can ever hold a trial with the resources asked for."""
 
-    exit_code = 2
 
-
-class ClusterUnreachableError(DitkRayError):
+class ClusterUnreachableError(DitkRayError, exit_code=2):
     """Nothing answers at the address of the Ray cluster, or it refuses us."""
-
-    exit_code = 2
 
 
 class JobRefusedError(DitkRayError):
@@ -66,30 +67,23 @@ class JobRefusedError(DitkRayError):
         super().__init__(message, status)
         self.status = status
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 class StoreUnreachableError(DitkRayError):
     """The MLflow store does not answer, or does not take what it is sent."""
 
 
-class EngineMissingError(DitkRayError):
+class EngineMissingError(DitkRayError, exit_code=2):
     """DI-engine is not installed where a trial or a check needs it."""
 
-    exit_code = 2
 
-
-class MetricMissingError(DitkRayError):
+class MetricMissingError(DitkRayError, exit_code=2):
     """The first result of a trial does not hold the metric to optimise."""
-
-    exit_code = 2
 
 
 class TrialFailedError(DitkRayError):
     """An attempt of a trial raised, died or ended without a score.
 
-    `kind` is a `FailureKind`, and `log` the file that tells more.
+    `kind` is a `FailureKind`, and `log` the file that says more.
     """
 
     def __init__(self, message: str, kind: str = "bug", log: str | None = None) -> None:
@@ -107,7 +101,7 @@ class TrialTimeoutError(TrialFailedError):
 
 
 class OutOfReachError(DitkRayError):
-    """What a trial's jobs are reached through is gone; they may well go on without us."""
+    """What a trial's jobs are reached through is gone; they may well still run."""
 
 
 class NeedsMemoryError(DitkRayError):
@@ -117,9 +111,6 @@ class NeedsMemoryError(DitkRayError):
         super().__init__(message, memory)
         self.memory = memory
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 class KubeError(DitkRayError):
     """Kubernetes did not do what it was asked; `status` is the HTTP status, if one came."""
@@ -128,20 +119,13 @@ class KubeError(DitkRayError):
         super().__init__(message, status)
         self.status = status
 
-    def __str__(self) -> str:
-        return str(self.args[0])
 
-
-class KubeUnreachableError(KubeError):
+class KubeUnreachableError(KubeError, exit_code=2):
     """The API server does not answer, or cannot serve just now: trying again may help."""
 
-    exit_code = 2
 
-
-class KubeForbiddenError(KubeError):
+class KubeForbiddenError(KubeError, exit_code=2):
     """The API server does not know us, or we lack a right."""
-
-    exit_code = 2
 
 
 class KubeNotFoundError(KubeError):
@@ -163,10 +147,8 @@ class KubeConflictError(KubeError):
         self.is_there_already = is_there_already
 
 
-class KubeRefusedError(KubeError):
+class KubeRefusedError(KubeError, exit_code=2):
     """The API server finds what it was sent invalid."""
-
-    exit_code = 2
 
 
 class KubeExpiredError(KubeError):

@@ -18,11 +18,11 @@ try:
 except ModuleNotFoundError:  # a checkout that was shipped to a cluster, not installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ditk_ray.cli.arguments import Parser
+from ditk_ray.cli.flags import Parser, add_flags, read_flags
 from ditk_ray.cli.main import run_command
-from ditk_ray.cli.submit import add_submit_arguments, submit
-from ditk_ray.cluster.jobs.job_list import split_words
+from ditk_ray.cli.submit import SendOptions, submit
 from ditk_ray.errors import BadConfigError, Problem
+from ditk_ray.submit.jobs import split_words
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OTHER_NAMES = {"tuner.py": "tune.py"}
@@ -45,7 +45,7 @@ def job_of(words: list[str]) -> list[str]:
 
 def _parsed() -> argparse.Namespace:
     parser = Parser(description=__doc__)
-    add_submit_arguments(parser)
+    add_flags(parser, SendOptions)
     parser.set_defaults(working_dir=_ROOT)
     parser.add_argument(
         "--aggregate_jobs", metavar="JOB", nargs=argparse.REMAINDER, required=True, help="jobs"
@@ -59,7 +59,8 @@ def _parsed() -> argparse.Namespace:
 
 
 def _submit(given: argparse.Namespace) -> int:
-    return submit(given, [job_of(words) for words in split_words(given.aggregate_jobs, "*")])
+    jobs = [job_of(words) for words in split_words(given.aggregate_jobs, "*")]
+    return submit(read_flags(SendOptions, given), jobs)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ try:
 except ModuleNotFoundError:  # a checkout that was shipped to a cluster, not installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ditk_ray.cli.arguments import Parser
+from ditk_ray.cli.flags import Parser
 from ditk_ray.cli.main import main
 
 

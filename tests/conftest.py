@@ -6,19 +6,22 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from ditk_ray.cluster.ray_session import quiet_ray
-from ditk_ray.tracking.store import calm_mlflow
+from ditk_ray.execution.fork_client import SHARED_KEY
+from ditk_ray.ray_cluster.session import quiet_ray
+from ditk_ray.tracking.recording import calm_mlflow
 from tests.browser import started_chromium
+from tests.inline import DITK_RAY, run_inline
 from tests.mlflow_server import MlflowServer
-from tests.processes import can_connect, end, free_port, wait_until
+from tests.processes import PATIENCE
+from tests.ray_cluster.ray_clusters import RayCluster
 
 # All tests that need Kubernetes share one API server, wherever they are.
 pytest_plugins = ["tests.kube.fixtures"]
@@ -33,29 +36,48 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # processes that tests start inherit it.
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+# A node that takes longer than this to start gives itself up.
+os.environ["RAY_raylet_start_wait_time_s"] = str(round(30 * PATIENCE))  # noqa: SIM112
 for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI"):
     os.environ.pop(name, None)
 
 
 _LONGEST = (
     "test_documents.py",
-    "test_chaos.py",
-    "test_kube_chaos.py",
-    "test_real_sweeps.py",
+    "test_nodes.py",
+    "test_submit.py",
     "test_sweeps.py",
     "test_cluster_document.py",
-    "test_submit.py",
-    "test_slurm.py",
-    "test_wrapped_commands.py",
-    "test_cluster_forward.py",
-    "test_launching.py",
-    "test_rights.py",
-    "test_dizoo.py",
-    "test_survival.py",
-    "test_nodes.py",
+    "test_run.py",
     "test_tracking.py",
+    "test_real_sweeps.py",
+    "test_retrying.py",
+    "test_recorder.py",
+    "test_kube_chaos.py",
+    "test_tune.py",
+    "test_wrapped_commands.py",
+    "test_resume.py",
+    "test_page_seen.py",
+    "test_slurm.py",
+    "test_resume_existing.py",
+    "test_benchmarks.py",
+    "test_growing_cluster.py",
+    "test_dizoo.py",
+    "test_full_disk.py",
+    "test_requests.py",
+    "test_cluster_looking.py",
+    "test_ui.py",
+    "test_mlflow_to_tensorboard.py",
+    "test_cluster_forward.py",
+    "test_launched_mlflow.py",
+    "test_looking_at_a_sweep.py",
+    "test_fork_client.py",
+    "test_sweep_jobs.py",
+    "test_pod_script.py",
+    "test_objectives.py",
+    "test_searchers.py",
 )
-"""The files that take minutes."""
+"""The files that take longest, in that order."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,46 +89,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def warm() -> Iterator[Any]:
     """One fork server for all tests: importing DI-engine takes seconds."""
-    from ditk_ray.trial.warm_node import WarmNode
+    from ditk_ray.execution.fork_client import ForkClient
 
-    with WarmNode() as node:
+    with ForkClient() as node:
         node.join()
+        node.preload(["ray.tune"])  # what defines a test's own entry imports it
         yield node
 
 
 @pytest.fixture(scope="session")
 def ray_address() -> Iterator[str]:
     """A real Ray cluster on this machine: a head with two CPUs, in its own processes."""
-    port = free_port()
-    command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block"]
-    command += [f"--port={port}", "--num-cpus=2", "--include-dashboard=false"]
-    command += ["--object-store-memory=200000000", "--disable-usage-stats"]
-    head = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    address = f"127.0.0.1:{port}"
-    try:
-        wait_until(lambda: can_connect(port), 60, "the Ray head to answer")
-        yield address
-    finally:
-        below = psutil.Process(head.pid).children(recursive=True)
-        head.terminate()
-        head.wait(30)
-        end(below)
+    with RayCluster({"CPU": 2}) as cluster:
+        yield cluster.address
 
 
-@pytest.fixture
-def sweep(warm: Any, ray_address: str, tmp_path: Path) -> Callable[..., Any]:
-    """Run a job on the cluster and return its outcome."""
+@pytest.fixture(scope="session")
+def sweep_in(warm: Any, ray_address: str) -> Callable[..., Any]:
+    """Run a job on the cluster, with its results in a folder, and return its outcome.
+
+    Without a scheduler trials run one after the other, if the job does not say how many at
+    once: they share an actor, and an actor takes seconds to start.
+    """
     from ditk_ray.config.job_spec import JobSpec, check_job
+    from ditk_ray.config.options import SweepOptions
+    from ditk_ray.sweep.prepare import prepared_sweep
     from ditk_ray.sweep.run import run_sweep
-    from ditk_ray.sweep.setup import SweepOptions, prepared_sweep
 
-    def run(job: Any, listeners: Any = (), **options: Any) -> Any:
+    def run(results: Path, job: Any, listeners: Any = (), **options: Any) -> Any:
         spec = job if isinstance(job, JobSpec) else check_job(job, {})
+        if spec.max_concurrent is None and spec.scheduler is None:
+            spec = replace(spec, max_concurrent=1)
         given = SweepOptions(
             **{
-                "storage_path": tmp_path / "results",
+                "storage_path": results,
                 "run_mode": "remote",
                 "ray_address": ray_address,
                 "name": spec.name,
@@ -120,10 +136,16 @@ def sweep(warm: Any, ray_address: str, tmp_path: Path) -> Callable[..., Any]:
 
 
 @pytest.fixture
+def sweep(sweep_in: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """Run a job on the cluster and return its outcome."""
+    return partial(sweep_in, tmp_path / "results")
+
+
+@pytest.fixture
 def resume(warm: Any, ray_address: str) -> Callable[..., Any]:
     """Go on with a sweep that `sweep` ran, and return its outcome."""
+    from ditk_ray.sweep.prepare import prepared_sweep
     from ditk_ray.sweep.run import run_sweep
-    from ditk_ray.sweep.setup import prepared_sweep
 
     def run(earlier: Any) -> Any:
         saved = earlier.saved
@@ -139,7 +161,7 @@ def _mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowS
     try:
         yield server
     finally:
-        server.kill()
+        server.close()
 
 
 @pytest.fixture
@@ -159,35 +181,50 @@ def chromium() -> Iterator[Any]:
         yield browser
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `ditk-ray` as a user does, in an empty folder."""
+_TRAINING = ("tune", "resume", "extend", "replay")
 
-    def run(*arguments: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(Path(sys.executable).with_name("ditk-ray")), *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
+
+def _environment(request: pytest.FixtureRequest, arguments: tuple[str, ...]) -> dict[str, str]:
+    """Have commands that train use the tests' fork server, and record nowhere.
+
+    Importing DI-engine takes seconds, and so does MLflow.
+    """
+    if arguments[0] not in _TRAINING:
+        return dict(os.environ)
+    warm = request.getfixturevalue("warm")
+    return {SHARED_KEY: warm.key, "MLFLOW_TRACKING_URI": "none", **os.environ}
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a command of `ditk-ray` to its end in an empty folder, inside this process.
+
+    Importing Ray takes seconds: only where the process itself is tested, `driver` starts one.
+    """
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return run_inline(arguments, tmp_path, _environment(request, arguments) | environment)
 
     return run
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def driver(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start `ditk-ray` in a process of its own, in an empty folder; what is left is killed."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("ditk-ray")), *arguments],
+            [DITK_RAY, *arguments],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, **environment},
+            env=_environment(request, arguments) | environment,
         )
         started.append(process)
         return process

@@ -13,7 +13,11 @@ import psutil
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from tests.lifeline import Lifeline
 from tests.processes import end, free_port, wait_until
+
+_WITHOUT_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+"""Its jobs are eight more processes, each of which imports MLflow."""
 
 
 class MlflowServer:
@@ -23,6 +27,7 @@ class MlflowServer:
         self._folder = folder
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline = Lifeline()
         self.uri = f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
@@ -35,8 +40,14 @@ class MlflowServer:
         command += ["--artifacts-destination", str(self._folder / "artifacts")]
         with (self._folder / "log.txt").open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=self._folder, stdout=log, stderr=log, start_new_session=True
+                command,
+                cwd=self._folder,
+                env={**os.environ, **_WITHOUT_JOBS},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
+        self._lifeline.hold(self._process.pid)
         wait_until(self._answers, 90, "the MLflow server to answer")
 
     def kill(self) -> None:
@@ -46,9 +57,15 @@ class MlflowServer:
         below = psutil.Process(self._process.pid).children(recursive=True)
         for process in [*below, self._process]:
             process.kill()
+        self._lifeline.release(self._process.pid)
         self._process.wait(20)
         end(below)
         self._process = None
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.kill()
+        self._lifeline.close()
 
     def client(self) -> MlflowClient:
         return MlflowClient(self.uri)

@@ -16,6 +16,9 @@ import pytest
 PATIENCE = float(os.environ.get("DITK_RAY_TEST_PATIENCE", "1"))
 """How many times longer than on a quiet machine things may take until they are given up."""
 
+TIED = ("setpriv", "--pdeathsig", "TERM")
+"""Before a command: it is told to end when the test run dies, whatever killed that."""
+
 
 def free_port() -> int:
     with socket.socket() as found:

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.ray
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
+@pytest.mark.slow
 def test_the_efficiency_benchmark_measures_all_contestants(tmp_path):
     command = [sys.executable, "-W", "ignore", str(BENCHMARKS / "sweep_efficiency.py")]
     command += ["--trials", "1", "--rounds", "1", "--steps", "200"]
@@ -29,7 +30,7 @@ def test_the_efficiency_benchmark_measures_all_contestants(tmp_path):
 
 def test_the_cost_benchmark_finds_everything_recorded(tmp_path):
     command = [sys.executable, "-W", "ignore", str(BENCHMARKS / "tracking_cost.py")]
-    command += ["--trials", "10", "--reports", "5", "--rounds", "1", "--only", "bare"]
+    command += ["--trials", "6", "--reports", "5", "--rounds", "1", "--only", "bare"]
     shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert shown.returncode == 0, shown.stderr
     assert re.search(r"^report_cost_ratio: \d+\.\d+", shown.stdout, re.MULTILINE)
@@ -37,6 +38,7 @@ def test_the_cost_benchmark_finds_everything_recorded(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_race_to_a_score_compares_the_contestants(tmp_path):
     command = [sys.executable, "-W", "ignore", str(BENCHMARKS / "time_to_target.py")]
     command += ["--seeds", "1", "--steps", "600", "--trials", "1", "--target", "1"]
@@ -48,6 +50,7 @@ def test_the_race_to_a_score_compares_the_contestants(tmp_path):
     assert re.search(r"^tpe\+asha_to_random: \d+\.\d+ \(limit: 0\.333\)$", shown.stdout, re.M)
 
 
+@pytest.mark.slow
 @pytest.mark.kube
 def test_the_scale_benchmark_finds_every_evaluation_delivered_once(tmp_path):
     kube_assets()

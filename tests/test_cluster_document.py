@@ -16,18 +16,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.cluster.ray_clusters import RayCluster
+from ditk_ray.execution.fork_client import SHARED_KEY
+from tests.dijob.test_rights import wait_for_rules
 from tests.kube.api_client import ApiError
 from tests.kube.api_server import ApiServer
 from tests.kube.kuberay_crds import install_kuberay
 from tests.kube.stand_in.kuberay import StandInKubeRay
-from tests.kube.test_rights import wait_for_rules
-from tests.processes import PATIENCE, wait_until
-from tests.test_documents import CLUSTERS, ROOT, commands
+from tests.processes import wait_until
+from tests.ray_cluster.ray_clusters import RayCluster
+from tests.test_documents import CLUSTERS, ROOT, commands, run, write_small_jobs
 
 pytestmark = [pytest.mark.kube, pytest.mark.ray]
 
@@ -38,9 +40,9 @@ TRAIN = "import sys; print('trained with', *sys.argv[1:])\n"
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+def lab(tmp_path_factory: pytest.TempPathFactory, warm: Any) -> Iterator[RayCluster]:
     results = tmp_path_factory.mktemp("lab")
-    surroundings = {"DITK_RAY_STORAGE": str(results)}
+    surroundings = {"DITK_RAY_STORAGE": str(results), SHARED_KEY: warm.key}
     with RayCluster({"CPU": 2}, dashboard=True, environment=surroundings) as cluster:
         yield cluster
 
@@ -66,7 +68,7 @@ def kubernetes(_api_server: ApiServer, lab: RayCluster) -> Iterator[ApiServer]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project as a user has one, with what the document speaks of."""
     made = tmp_path_factory.mktemp("project")
-    shutil.copytree(ROOT / "job_cfgs", made / "job_cfgs")
+    write_small_jobs(made)
     shutil.copytree(ROOT / "scripts", made / "scripts")
     (made / "train.py").write_text(TRAIN)
     (tasks,) = re.findall(r"```yaml\n(.*?)```", CLUSTERS.read_text(), re.DOTALL)
@@ -76,13 +78,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(
-    kubernetes: ApiServer, lab: RayCluster, tmp_path_factory: pytest.TempPathFactory
+    kubernetes: ApiServer,
+    lab: RayCluster,
+    ray_address: str,
+    warm: Any,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, str]:
-    """A home with a kubeconfig, and a line for the cluster `lab`."""
+    """A home with a kubeconfig, and a line for the cluster `lab`; what runs here shares a Ray."""
     home = tmp_path_factory.mktemp("home")
     (home / ".cluster_config").write_text(f"name: lab address: {lab.dashboard_url}\n")
     return os.environ | {
         "HOME": str(home),
+        "RAY_ADDRESS": ray_address,
+        SHARED_KEY: warm.key,
         "KUBECONFIG": str(kubernetes.kubeconfig("ranger", NAMESPACE)),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
@@ -96,19 +104,6 @@ def forwards(environment: dict[str, str]) -> Iterator[list[subprocess.Popen[byte
     for process in started:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-
-
-def run(
-    command: str, folder: Path, environment: dict[str, str]
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        shlex.split(command),
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280 * PATIENCE,
-    )
 
 
 @pytest.mark.parametrize("command", list(commands(CLUSTERS)))

@@ -9,14 +9,17 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from ditk_ray.execution.fork_client import SHARED_KEY
+from tests.inline import run_inline
 from tests.kube.api_server import ApiServer
-from tests.kube.stand_in import StandInCluster
+from tests.kube.stand_in.cluster import StandInCluster
 from tests.processes import PATIENCE, wait_until
 
 pytestmark = pytest.mark.ray
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.ray
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 KUBERNETES = ROOT / "docs" / "kubernetes.md"
+TRACKING = ROOT / "docs" / "tracking.md"
 CLUSTERS = ROOT / "docs" / "clusters.md"  # has its own surroundings, in test_cluster_document.py
 DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -40,6 +44,9 @@ ELSEWHERE = {
 
 SERVING = ("ditk-ray ui", "ditk-ray tensorboard")
 """They run until they are interrupted."""
+
+KILL = "kill -9 $!"
+"""What a shell does to the command that it started in the background last."""
 
 
 def commands(document: Path) -> Iterator[str]:
@@ -68,12 +75,44 @@ def environment() -> dict[str, str]:
     return os.environ | {"PATH": path}
 
 
+def shortened(job: str) -> str:
+    """Have a job's sweep end soon; commands act on the one called `long` while it runs."""
+    is_long = "'long' in __import__('sys').argv"
+    job = re.sub(r"num_samples = \d+", f"num_samples = 4 if {is_long} else 2", job)
+    steps = f"max_env_step = 10_000 if {is_long} else 320"
+    shorter, count = re.subn(r"max_env_step = [0-9_]+", steps, job)
+    assert count
+    return shorter
+
+
+def write_small_jobs(folder: Path) -> None:
+    """Write the shipped jobs, shortened: a job of the working directory wins over a shipped one.
+
+    `make tune` runs the shipped one as it is.
+    """
+    (folder / "job_cfgs").mkdir()
+    shipped = ROOT / "job_cfgs" / "cartpole.py"
+    (folder / "job_cfgs" / shipped.name).write_text(shortened(shipped.read_text()))
+
+
+@pytest.fixture(scope="module")
+def shared(ray_address: str, warm: Any) -> dict[str, str]:
+    """Return an environment in which sweeps share the tests' Ray and fork server.
+
+    They are not recorded, which takes seconds of each, except where the document is about that.
+    """
+    sharing = {"RAY_ADDRESS": ray_address, SHARED_KEY: warm.key}
+    return environment() | sharing | {"MLFLOW_TRACKING_URI": "none"}
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
     """Return a folder for each document, with the document's own job in it."""
     made = {document: tmp_path_factory.mktemp(document.stem) for document in DOCUMENTS}
+    for folder in made.values():
+        write_small_jobs(folder)
     (job,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    (made[README] / "my_job.py").write_text(job)
+    (made[README] / "my_job.py").write_text(shortened(job))
     (template,) = re.findall(r"```yaml\n(.*?)```", KUBERNETES.read_text(), re.DOTALL)
     (made[KUBERNETES] / "job.yaml").write_text(template)
     (made[KUBERNETES] / "my_config.py").write_text("print('nothing to train')\n")
@@ -96,23 +135,34 @@ def cluster(
         yield {"KUBECONFIG": str(kubeconfig)}
 
 
-def run(command: str, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def run(
+    command: str, folder: Path, surroundings: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in `folder`; one of ours in this process, which has imported Ray already."""
+    words = shlex.split(command)
+    if words[0] == "ditk-ray":
+        return run_inline(words[1:], folder, surroundings)
     return subprocess.run(
-        shlex.split(command),
+        words,
         cwd=folder,
-        env=environment() | more,
+        env=surroundings,
         capture_output=True,
         text=True,
         timeout=280 * PATIENCE,
     )
 
 
-def test_make_tune_reaches_195_within_four_minutes(tmp_path):
+@pytest.mark.parametrize(
+    ("arguments", "trials"),
+    [("--num_samples 2", 2), pytest.param("", 8, marks=pytest.mark.slow)],
+)
+def test_make_tune_reaches_195_within_four_minutes(tmp_path, arguments, trials):
     """`make tune` is `python scripts/tune.py --cfg_class CartpoleDQNJobCfg`."""
-    shown = run(f"make tune ARGS='--storage_path {tmp_path} --name tuned'", ROOT)
+    arguments += f" --storage_path {tmp_path} --name tuned"
+    shown = run(f"make tune ARGS='{arguments}'", ROOT, environment())
     assert shown.returncode == 0, shown.stderr
     record = json.loads((tmp_path / "tuned/sweep.json").read_text())
-    assert len(record["trials"]) >= 8
+    assert len(record["trials"]) == trials
     assert record["best"]["score"] >= 195
     assert "best: " in shown.stdout
     assert "make tune" in commands(README)
@@ -129,42 +179,69 @@ def test_make_tune_reaches_195_within_four_minutes(tmp_path):
             marks=[pytest.mark.kube] if document == KUBERNETES else [],
         )
         for command, document in once_each().items()
-        if command.startswith(("ditk-ray", "timeout")) and command not in ELSEWHERE
+        if command.startswith(("ditk-ray", KILL)) and command not in ELSEWHERE
     ],
 )
-def test_a_command_of_the_documents_works(document, command, folders, background, request):
+def test_a_command_of_the_documents_works(document, command, folders, shared, background, request):
+    if document == TRACKING:
+        shared = {name: shared[name] for name in shared if name != "MLFLOW_TRACKING_URI"}
     if document == KUBERNETES:
-        shown = run(command, folders[document], **request.getfixturevalue("cluster"))
+        surroundings = shared | request.getfixturevalue("cluster")
+        shown = run(command, folders[document], surroundings)
         assert shown.returncode == 0, shown.stderr
     elif command.startswith(SERVING):
         assert_serves(command, folders[document])
     elif command.endswith("&"):
-        background(command.removesuffix("&"), folders[document])
-    elif command.startswith("timeout --signal=KILL"):
-        assert run(command, folders[document]).returncode == -signal.SIGKILL
+        background.start(command.removesuffix("&"), folders[document])
+    elif command == KILL:
+        background.kill_last()
     else:
-        shown = run(command, folders[document])
+        shown = run(command, folders[document], shared)
         assert shown.returncode == 0, shown.stderr
         assert shown.stdout
 
 
-@pytest.fixture(scope="module")
-def background() -> Iterator[Callable[[str, Path], None]]:
-    """Start sweeps that further commands act on, until the first trial of each runs."""
-    started: list[subprocess.Popen[bytes]] = []
+class Background:
+    """Sweeps that further commands act on, until the documents end them."""
 
-    def start(command: str, folder: Path) -> None:
+    def __init__(self, surroundings: dict[str, str]) -> None:
+        self._surroundings = surroundings
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, command: str, folder: Path) -> None:
+        """Start a sweep and wait for its first evaluation."""
         words = shlex.split(command)
         process = subprocess.Popen(
-            words, cwd=folder, env=environment(), stderr=subprocess.DEVNULL, stdout=subprocess.PIPE
+            words,
+            cwd=folder,
+            env=self._surroundings,
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
         )
-        started.append(process)
+        self._started.append(process)
         metrics = folder / "ditk_ray_results" / words[words.index("--name") + 1]
         wait_until(lambda: list(metrics.glob("*/metrics.jsonl")), 120, "the first evaluation")
 
-    yield start
-    for process in started:
-        process.communicate(timeout=60)  # the documents end what they start
+    def kill_last(self) -> None:
+        self._started[-1].kill()
+        self._started[-1].communicate()
+
+    def close(self) -> None:
+        """Wait for what the documents have ended; nothing is left if they have not."""
+        try:
+            for process in self._started:
+                process.communicate(timeout=60 * PATIENCE)
+        finally:
+            for process in self._started:
+                process.kill()
+                process.communicate()
+
+
+@pytest.fixture(scope="module")
+def background(shared: dict[str, str]) -> Iterator[Background]:
+    sweeps = Background(shared)
+    yield sweeps
+    sweeps.close()
 
 
 def assert_serves(command: str, folder: Path) -> None:
@@ -192,14 +269,14 @@ def assert_serves(command: str, folder: Path) -> None:
 def test_the_readmes_wrong_input_is_refused_as_it_says(folders):
     lines = re.search(r"```text\n\$ (.*?)\n(error: .*?)```", README.read_text(), re.DOTALL)
     assert lines is not None
-    shown = run(lines[1], folders[README])
+    shown = run(lines[1], folders[README], environment())
     assert shown.returncode == 2
     assert shown.stderr.endswith(lines[2])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.stem)
 def test_no_command_is_left_out_and_no_picture_or_page_is_missing(document):
-    run_here = ("ditk-ray", "timeout", "make tune", "python scripts")
+    run_here = ("ditk-ray", KILL, "make tune", "python scripts")
     assert {c for c in commands(document) if not c.startswith(run_here)} <= ELSEWHERE
     for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", document.read_text()):
         assert (document.parent / target).exists(), target

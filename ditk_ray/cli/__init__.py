@@ -1,1 +1,0 @@
-"""The command line: parse, build typed options, call one function, print."""

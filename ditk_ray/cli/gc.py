@@ -1,111 +1,79 @@
-"""`ditk-ray gc`: remove what dead sweeps have left in a Kubernetes cluster."""
+"""`ditk-ray gc`: remove what dead sweeps and gone clusters have left on Kubernetes."""
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ditk_ray.cli.cluster_arguments import add_cluster, cluster_settings
-from ditk_ray.cli.cluster_delete import add_without_kuberay
-from ditk_ray.cli.object_output import (
-    add_object_format,
-    agrees,
-    print_table,
-    print_value,
-    tell,
-)
+from ditk_ray.cli.cluster import note_kept, without_kuberay_option
+from ditk_ray.cli.flags import ObjectCommand
+from ditk_ray.cli.output import agrees, note, print_items
+from ditk_ray.config.options import option
+from ditk_ray.dijob.jobs import SWEEP
+from ditk_ray.dijob.liveness import find_leftovers
 from ditk_ray.errors import BadConfigError, Problem
-
-if TYPE_CHECKING:
-    from ditk_ray.kube.leftovers import Leftover
-
-_EXAMPLES = """\
-examples:
-  ditk-ray gc                               show what is left over, and ask
-  ditk-ray gc --namespace rl --yes          delete it
-  ditk-ray gc --format json                 only show it
-  ditk-ray gc --clusters                    what is left of Ray clusters instead
-
-A sweep that runs says so in the cluster every minute; one that has not for 10 minutes is
-dead. A sweep that was interrupted is dead too: `ditk-ray resume` takes up its jobs only if
-they are still there. What `ditk-ray dijob create` made is of no sweep, and stays.
-
-With --clusters it looks for pieces of `ditk-ray cluster launch` and `run` whose RayCluster is gone,
-or whose RayJob is over. Claims hold data: they are kept unless --results is given.
-"""
+from ditk_ray.kube.connection import Kube, connect
+from ditk_ray.kube.objects import CLUSTER, VOLUME_CLAIMS, Piece, age_of
+from ditk_ray.kuberay.apply import cluster_leftovers, find_pieces
 
 
-def add_command(commands: Any) -> None:
-    """Add `gc` to the parser's commands."""
-    parser = commands.add_parser(
-        "gc",
-        help="remove what dead sweeps have left on Kubernetes",
-        description="Find the DIJobs of sweeps that live no more, or the pieces of Ray clusters "
-        "that are gone, and delete them.",
-        epilog=_EXAMPLES,
-    )
-    parser.set_defaults(run=run)
-    parser.add_argument(
-        "--clusters", action="store_true", help="what is left of Ray clusters, not of sweeps"
-    )
-    parser.add_argument(
-        "--results", action="store_true", help="with --clusters: also claims, with all their data"
-    )
-    add_without_kuberay(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    add_cluster(parser)
-    add_object_format(parser)
+class Gc(ObjectCommand):
+    """Find and delete the DIJobs of dead sweeps, or the pieces of Ray clusters that are gone.
 
+      ditk-ray gc                               show what is left over, and ask
+      ditk-ray gc --format json                 only show it
+      ditk-ray gc --clusters                    what is left of Ray clusters instead
 
-def run(given: argparse.Namespace) -> int:
-    """Show what is left over, and delete it if that is wanted."""
-    from ditk_ray.cli.gc_clusters import run_clusters
+    A running sweep gives a sign of life in the cluster every minute; one that has not for 10
+    minutes is dead. So is one that was interrupted: `ditk-ray resume` finds its jobs only if they
+    are still there. What `ditk-ray dijob create` made belongs to no sweep, and stays.
 
-    if given.clusters:
-        return run_clusters(given)
-    for flag in ("results", "without_kuberay"):
-        if getattr(given, flag):
-            raise BadConfigError(Problem(f"--{flag}", "goes with --clusters only"))
-    return _run_sweeps(given)
+    With --clusters it looks for pieces of `ditk-ray cluster launch` and `run` whose RayCluster is
+    gone, or whose RayJob is over. Claims hold data: they are kept unless --results is given.
+    """
 
+    clusters: bool = option("what is left of Ray clusters, not of sweeps", False)
+    results: bool = option("with --clusters: also claims, with all their data", False)
+    without_kuberay: bool = without_kuberay_option()
+    yes: bool = option("do not ask", False)
 
-def _run_sweeps(given: argparse.Namespace) -> int:
-    from ditk_ray.kube.connection import connect
-    from ditk_ray.kube.leftovers import delete_leftovers, find_leftovers
-
-    kube = connect(cluster_settings(given))
-    found = find_leftovers(kube, datetime.now(UTC))
-    is_table = given.format == "table"
-    if not is_table:
-        print_value([asdict(item) for item in found], given.format)
-    elif found:
-        _print(found)
-    if not found:
-        tell(f"nothing is left over in namespace {kube.namespace!r}")
+    def run(self) -> int:
+        for flag in ("results", "without_kuberay"):
+            if getattr(self, flag) and not self.clusters:
+                raise BadConfigError(Problem(f"--{flag}", "goes with --clusters only"))
+        kube = connect(self.kube)
+        found, kept = _find(kube, self)
+        items = [_item(*each) for each in found]
+        print_items(items, [key for key in (*items, {})[0] if key != "uid"], self.format)
+        note_kept(kept)
+        if not found:
+            what = " of Ray clusters" if self.clusters else ""
+            note(f"nothing is left over{what} in namespace {kube.namespace!r}")
+        if not found or (self.format != "table" and not self.yes):
+            return 0  # who reads JSON cannot be asked
+        if not agrees(f"delete these {len(found)} objects?", self.yes):
+            return 1
+        # A sweep may have been resumed, or a cluster launched again, while the question stood.
+        still = {piece.uid for piece, _ in _find(kube, self)[0]}
+        for piece, _ in found:
+            if piece.uid in still and kube.delete(piece):
+                note(f"{piece.title} deleted")
         return 0
-    if not is_table and not given.yes:
-        return 0
-    if not agrees(f"delete these {len(found)} objects?", given.yes):
-        return 1
-    # A sweep may have been resumed while the question stood.
-    still = {item.uid for item in find_leftovers(kube, datetime.now(UTC))}
-    chosen = [item for item in found if item.uid in still]
-    delete_leftovers(kube, chosen, lambda item: tell(f"{_title(item)} deleted"))
-    return 0
 
 
-def _print(found: list[Leftover]) -> None:
-    from ditk_ray.kube.ages import show_age
+def _find(kube: Kube, given: Gc) -> tuple[list[tuple[Piece, str]], list[Piece]]:
+    """Return what may go, and why, and the claims that are kept for their data."""
+    now = datetime.now(UTC)
+    if not given.clusters:
+        return find_leftovers(kube, now), []
+    pieces = find_pieces(kube, without_kuberay=given.without_kuberay)
+    found = cluster_leftovers(pieces, now)
+    kept = [one for one, _ in found if one.resource == VOLUME_CLAIMS and not given.results]
+    return [each for each in found if each[0] not in kept], kept
 
-    headings = ["KIND", "NAME", "SWEEP", "AGE", "PHASE", "WHY"]
-    rows = [
-        [item.kind, item.name, item.sweep, show_age(item.age), item.phase or "-", item.why]
-        for item in found
-    ]
-    print_table([headings, *rows])
 
-
-def _title(item: Leftover) -> str:
-    return f"{item.kind.lower()}/{item.name}"
+def _item(piece: Piece, why: str) -> dict[str, Any]:
+    labels = piece.manifest["metadata"]["labels"]
+    whose = {key.rpartition("/")[2]: labels[key] for key in (SWEEP, CLUSTER) if key in labels}
+    about = {"kind": piece.resource.kind, "name": piece.name, "uid": piece.uid}
+    return {**about, **whose, "age": age_of(piece.manifest, datetime.now(UTC)), "why": why}

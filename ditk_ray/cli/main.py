@@ -3,68 +3,47 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
 
 import ditk_ray
-from ditk_ray.cli import (
-    best,
-    cluster,
-    dijob,
-    gc,
-    logs,
-    mlflow_to_tensorboard,
-    replay,
-    report,
-    requests,
-    resume,
-    status,
-    submit,
-    sync,
-    tensorboard,
-    tune,
-    ui,
-    wrap,
-)
-from ditk_ray.cli.arguments import Parser
+from ditk_ray.cli.flags import Parser, add_commands
 from ditk_ray.errors import DitkRayError
 
-_COMMANDS = (
-    tune,
-    status,
-    best,
-    logs,
-    report,
-    replay,
-    ui,
-    tensorboard,
-    sync,
-    mlflow_to_tensorboard,
-    dijob,
-    submit,
-    wrap,
-    cluster,
-    gc,
-)
+COMMANDS = {
+    "tune": (".tune:Tune", "run a sweep"),
+    "status": (".status:Status", "show the progress of a sweep, or list all sweeps"),
+    "best": (".status:Best", "show a sweep's best trial"),
+    "logs": (".logs:Logs", "show a trial's log"),
+    "report": (".browser:Report", "write a sweep's report.html"),
+    "replay": (".replay:ReplayTrial", "run a trial again and compare its score"),
+    "ui": (".browser:Ui", "show sweeps in MLflow's UI"),
+    "tensorboard": (".browser:Tensorboard", "show a sweep's trials in TensorBoard"),
+    "sync": (".mlflow:Sync", "send a sweep's records to MLflow"),
+    "mlflow-to-tensorboard": (".mlflow:Export", "turn an MLflow experiment into event files"),
+    "dijob": (".dijob:FAMILY", "create, look at, change and delete DIJobs on Kubernetes"),
+    "submit": (".submit:Submit", "run commands as jobs on one or several Ray clusters"),
+    "wrap": (".wrap:Wrap", "run single commands on a cluster, each with its own resources"),
+    "cluster": (".cluster:FAMILY", "make, look at and delete Ray clusters on Kubernetes"),
+    "gc": (".gc:Gc", "remove what dead sweeps have left on Kubernetes"),
+    "resume": (".resume:Resume", "resume a sweep that was interrupted or killed"),
+    "extend": (".resume:Extend", "add trials to a sweep that has ended"),
+    "pause": (".requests:Pause", "pause a trial of a running sweep"),
+    "continue": (".requests:Continue", "resume a paused trial"),
+    "cancel": (".requests:Cancel", "stop a trial of a running sweep for good, or the whole sweep"),
+    "priority": (".requests:Priority", "rank a trial of a running sweep"),
+}
+"""Every command: `.module:NAME` of its `Command` or `Family`, and a line for the help."""
 
 
 def build_parser() -> Parser:
-    """Return the parser of all commands; loads nothing heavy."""
+    """Return the parser of all commands; each command is loaded when it is chosen."""
     parser = Parser(prog="ditk-ray", description="Tune DI-engine experiments with Ray Tune.")
     parser.add_argument("--version", action="version", version=f"ditk-ray {ditk_ray.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add_command(commands)
-    for family in (resume, requests):
-        family.add_commands(commands)
+    add_commands(parser, COMMANDS)
     return parser
-
-
-def command_names() -> frozenset[str]:
-    """Return the names of all commands."""
-    parsers = [action.choices for action in build_parser()._actions if action.choices]
-    return frozenset(name for choices in parsers for name in choices)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,7 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_command(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Run a command with its arguments, and tell of errors that are meant for a person."""
+    """Run a command with its arguments, and print errors that are meant for a person."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # for terminals that cannot show a character
     try:
         code = run(given)
         sys.stdout.flush()
@@ -85,7 +66,7 @@ def run_command(run: Callable[[argparse.Namespace], int], given: argparse.Namesp
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read has enough; Python would try to write the rest once more at its end.
+        # The reader has enough; Python would try to write the rest once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code

@@ -2,90 +2,84 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
-from ditk_ray.cli.sweep_arguments import add_format, add_sweep
+from ditk_ray.cli.flags import Format, SweepCommand, format_option
+from ditk_ray.cli.output import print_value
+from ditk_ray.config.options import option
 from ditk_ray.errors import BadConfigError, DitkRayError, Problem
-
-if TYPE_CHECKING:
-    from ditk_ray.tracking.requests import Answer
-    from ditk_ray.tracking.seen_sweep import SeenSweep
-
-_EXAMPLES = """\
-examples:
-  ditk-ray pause my_sweep 3                 trial_00003 pauses at its next evaluation
-  ditk-ray continue my_sweep 3              and goes on from there
-  ditk-ray priority my_sweep 3 10           it takes the place of one that ranks lower
-  ditk-ray cancel my_sweep 3                it is stopped for good
-  ditk-ray cancel my_sweep                  the whole sweep stops; `ditk-ray resume` goes on
-
-They work from any terminal or host that sees the sweep's folder.
-"""
+from ditk_ray.record.sweep_folder import (
+    Action,
+    Request,
+    ask,
+    find_sweep,
+    find_trial,
+    look_at,
+    sweep_to_type,
+)
 
 
-def add_commands(commands: Any) -> None:
-    """Add all four to the parser's commands."""
-    for name, text in (
-        ("pause", "pause a trial of a running sweep"),
-        ("continue", "let a paused trial go on"),
-        ("cancel", "stop a trial of a running sweep for good, or the whole sweep"),
-        ("priority", "rank a trial of a running sweep"),
-    ):
-        parser = commands.add_parser(
-            name, help=text, description=f"{text.capitalize()}.", epilog=_EXAMPLES
-        )
-        parser.set_defaults(run=run, action=name)
-        add_sweep(parser)
-        whole = name == "cancel"
-        parser.add_argument(
-            "trial",
-            metavar="TRIAL",
-            nargs="?" if whole else None,
-            help="its name or number" + (" (default: the whole sweep)" if whole else ""),
-        )
-        if name == "priority":
-            parser.add_argument("rank", metavar="N", type=int, help="higher goes first; 0 is usual")
-        if name == "continue":
-            parser.add_argument("--priority", metavar="N", type=int, dest="rank", help="rank it")
-        add_format(parser)
+class Cancel(SweepCommand):
+    """Stop a trial of a running sweep for good, or the whole sweep.
+
+      ditk-ray cancel my_sweep 3
+      ditk-ray cancel my_sweep                  the whole sweep; `ditk-ray resume` continues it
+
+    It works from any terminal or host that sees the sweep's folder.
+    """
+
+    action: ClassVar = Action.CANCEL
+    trial: str | None = option(
+        "its name or number (default: the whole sweep)", None, positional=True
+    )
+    rank: int | None = None
+    format: Format = format_option()
+
+    def run(self) -> int:
+        seen = look_at(find_sweep(self.sweep, self.storage_path))
+        trial = find_trial(seen.record, self.trial).id if self.trial is not None else None
+        resume = f"ditk-ray resume {sweep_to_type(seen.folder)}"
+        if not seen.is_running:
+            hint = "" if seen.status == "finished" else f"resume it first: {resume}"
+            what = f"does not run ({seen.status})"
+            raise BadConfigError(Problem(f"SWEEP {seen.folder.name}", what, hint))
+        answer = ask(seen.folder, Request(self.action, trial, self.rank))
+        if not answer.is_done:
+            raise DitkRayError(answer.message)
+        if self.format == "json":
+            print_value(vars(answer))
+        else:
+            print(answer.message if trial else f"{answer.message}\nresume it later: {resume}")
+        return 0
 
 
-def run(given: argparse.Namespace) -> int:
-    """Ask the sweep, and print what it says."""
-    from ditk_ray.tracking.folders import find_sweep, find_trial
-    from ditk_ray.tracking.requests import Action, Request, ask
-    from ditk_ray.tracking.seen_sweep import look_at
+class Pause(Cancel):
+    """Pause a trial of a running sweep at its next evaluation.
 
-    seen = look_at(find_sweep(given.sweep, given.storage_path))
-    trial = find_trial(seen.record, given.trial).id if given.trial is not None else None
-    _require_running(seen)
-    request = Request(Action(given.action), trial, getattr(given, "rank", None))
-    answer = ask(seen.folder, request)
-    if not answer.is_done:
-        raise DitkRayError(answer.message)
-    _print(seen, answer, given)
-    return 0
+    ditk-ray pause my_sweep 3                 trial_00003
+    ditk-ray continue my_sweep 3              resumes it from there
+    """
+
+    action: ClassVar = Action.PAUSE
+    trial: str = option("its name or number", positional=True)
 
 
-def _require_running(seen: SeenSweep) -> None:
-    from ditk_ray.tracking.folders import sweep_to_type
+class Continue(Pause):
+    """Resume a paused trial of a running sweep.
 
-    if not seen.is_running:
-        name = sweep_to_type(seen.folder)
-        is_over = seen.status == "finished"
-        hint = "" if is_over else f"go on with it first: ditk-ray resume {name}"
-        what = f"does not run ({seen.status})"
-        raise BadConfigError(Problem(f"SWEEP {seen.folder.name}", what, hint))
+    ditk-ray continue my_sweep 3
+    ditk-ray continue my_sweep 3 --priority 10
+    """
+
+    action: ClassVar = Action.CONTINUE
+    rank: int | None = option("rank it", flags=["--priority"], metavar="N")
 
 
-def _print(seen: SeenSweep, answer: Answer, given: argparse.Namespace) -> None:
-    from ditk_ray.config.jsonable import json_text
-    from ditk_ray.tracking.folders import sweep_to_type
+class Priority(Pause):
+    """Rank a trial of a running sweep.
 
-    if given.format == "json":
-        print(json_text(vars(answer), indent=1))
-        return
-    print(answer.message)
-    if given.trial is None:
-        print(f"go on later with: ditk-ray resume {sweep_to_type(seen.folder)}")
+    ditk-ray priority my_sweep 3 10           it takes the place of one that ranks lower
+    """
+
+    action: ClassVar = Action.PRIORITY
+    rank: int = option("higher goes first; 0 is usual", positional=True, metavar="N")

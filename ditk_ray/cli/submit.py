@@ -2,237 +2,187 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import IO, Any, ClassVar
 
-from ditk_ray.cli.arguments import seconds
-from ditk_ray.cli.object_output import add_object_format, tell
-from ditk_ray.cli.submit_settings import job_settings
-from ditk_ray.cli.submitted_jobs import follow_one, list_all, stop_some
-from ditk_ray.cli.sweep_arguments import positive
-from ditk_ray.errors import BadConfigError, Problem
-
-if TYPE_CHECKING:
-    from ditk_ray.cluster.jobs.cluster_file import KnownCluster
-    from ditk_ray.cluster.jobs.dispatch import Dispatch
-    from ditk_ray.cluster.jobs.job_api import JobApi, Trust
-    from ditk_ray.cluster.jobs.job_request import JobRequest, JobSettings
+from ditk_ray.cli.flags import Command, ObjectFormat, format_option
+from ditk_ray.cli.main import COMMANDS
+from ditk_ray.cli.output import note, print_items, print_value
+from ditk_ray.config.options import option
+from ditk_ray.errors import BadConfigError, ClusterUnreachableError, DitkRayError, Problem
+from ditk_ray.provenance.snapshot import describe_origin
+from ditk_ray.submit.clusters import KnownCluster, choose_clusters, default_cluster_file
+from ditk_ray.submit.code import CodePackage, pack_folder, pack_this_package
+from ditk_ray.submit.dispatch import Dispatch, follow_job
+from ditk_ray.submit.job_api import JobApi, check_versions, connected
+from ditk_ray.submit.jobs import (
+    Job,
+    JobState,
+    JobStatus,
+    SubmitOptions,
+    make_job,
+    read_jobs,
+    split_words,
+)
+from ditk_ray.util.suggest import did_you_mean
+from ditk_ray.util.units import show_seconds
 
 _TRIES_TO_FIND = 5
-_EXAMPLES = """\
-examples:
-  ditk-ray submit -- tune --cfg_class CartpoleDQNJobCfg        a command of ditk-ray
-  ditk-ray submit --cluster lab -- python train.py --seed 3    any program
-  ditk-ray submit --cluster a --cluster b -- tune --cfg_class A --- tune --cfg_class B
-  ditk-ray submit --jobs jobs.yaml                             [[tune, --cfg_class, A], ...]
-  ditk-ray submit --no_wait -- tune --cfg_class A              print the id and leave
-  ditk-ray submit --list
-  ditk-ray submit --follow ID
-  ditk-ray submit --stop ID
-
-What follows -- is the job, word by word: no shell reads it. A bare --- separates jobs, which
-are sent to the clusters as these become free. The working directory is shipped with the job
-(in a git repository without what git ignores; never what .rayignore names), and so is
-ditk_ray. The job's folder on the cluster is temporary: a sweep keeps its results in
-$DITK_RAY_STORAGE (give it with --env), else in ~/ditk_ray_results of the node it runs on.
-
-Clusters have names in ~/.cluster_config, a line `name: lab address: http://HOST:8265` each,
-and tokens in ~/.ray/tokens/NAME, RAY_AUTH_TOKEN or ~/.ray/auth_token. Without --cluster and
---address jobs go to $RAY_ADDRESS, the clusters of that file, or http://127.0.0.1:8265; of
-several, those that do not answer are told and left out.
-
-Ctrl-C leaves the jobs running, or stops them with --on_interrupt stop; a second one leaves at
-once. Exit code: the job's own; of several jobs 0 only if all succeeded, else that of the first
-that did not; 2 if the input is wrong (then nothing was sent), 130 after Ctrl-C.
-"""
+_COMMAND_WIDTH = 80
+_INSTEAD = "instead of sending a job"
 
 
-def add_command(commands: Any) -> None:
-    """Add `submit` to the parser's commands."""
-    parser = commands.add_parser(
-        "submit",
-        help="run commands as jobs on one or several Ray clusters",
-        description="Send jobs to Ray clusters, with the code, and show their logs.",
-        epilog=_EXAMPLES,
-        usage="ditk-ray submit [OPTIONS] -- JOB [--- JOB ...]",
-    )
-    parser.set_defaults(run=run)
-    add_submit_arguments(parser)
-    instead = parser.add_argument_group("instead of sending a job")
-    instead.add_argument("--list", action="store_true", help="list the jobs of the clusters")
-    instead.add_argument("--follow", metavar="ID", help="show the log of a job until it ends")
-    instead.add_argument(
-        "--stop", metavar="ID", action="append", default=[], help="end a job (repeatable)"
-    )
-    parser.add_argument("words", metavar="JOB", nargs="*", help="after --: the job's words")
+@dataclass(frozen=True, kw_only=True)
+class SendOptions(SubmitOptions):
+    """What is said of jobs and clusters, by `scripts/submit_job.py`, too."""
+
+    format: ObjectFormat = format_option()
 
 
-def add_submit_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is said of jobs and clusters, which `scripts/submit_job.py` takes, too."""
-    where = parser.add_argument_group("where to run it")
-    where.add_argument(
-        "--cluster", metavar="NAME", action="append", default=[], help="(repeatable)"
-    )
-    where.add_argument(
-        "--address", metavar="URL", action="append", default=[], help="of a dashboard (repeatable)"
-    )
-    where.add_argument(
-        "--config_file", metavar="FILE", type=Path, help="of clusters (default: ~/.cluster_config)"
-    )
-    where.add_argument("--ca_cert", metavar="FILE", type=Path, help="whom to trust with https")
-    where.add_argument("--insecure", action="store_true", help="believe any certificate")
+class Submit(SendOptions, Command):
+    """Send jobs to Ray clusters, with the code, and show their logs.
 
-    what = parser.add_argument_group("what to send")
-    what.add_argument("--jobs", metavar="FILE", type=Path, help="YAML or JSON of argument lists")
-    what.add_argument(
-        "--working_dir", metavar="DIR", type=Path, default=Path(), help="(default: this folder)"
-    )
-    what.add_argument(
-        "--env",
-        metavar="K[=V]",
-        action="append",
-        default=[],
-        help="a variable of the job; without =V it has the value that it has here, so that a "
-        "secret is in no list of processes (repeatable)",
-    )
-    what.add_argument(
-        "--metadata", metavar="K=V", action="append", default=[], help="of the job (repeatable)"
-    )
-    what.add_argument("--entrypoint_cpus", metavar="N", type=float, help="for the job's program")
-    what.add_argument("--entrypoint_gpus", metavar="N", type=float)
-    what.add_argument("--entrypoint_memory", metavar="SIZE", help="such as 4G")
+      ditk-ray submit -- tune --cfg_class CartpoleDQNJobCfg        a command of ditk-ray
+      ditk-ray submit --cluster lab -- python train.py --seed 3    any program
+      ditk-ray submit --cluster a --cluster b -- tune --cfg_class A --- tune --cfg_class B
+      ditk-ray submit --jobs jobs.yaml                             [[tune, --cfg_class, A], ...]
+      ditk-ray submit --list                                       or --follow ID, --stop ID
 
-    how = parser.add_argument_group("how to follow it")
-    how.add_argument(
-        "--jobs_per_cluster", metavar="N", type=positive, default=1, help="at once (default: 1)"
-    )
-    how.add_argument("--no_wait", action="store_true", help="print the ids and leave")
-    how.add_argument(
-        "--on_interrupt",
-        choices=["detach", "stop"],
-        default="detach",
-        help="what Ctrl-C does to the jobs (default: detach, they go on)",
-    )
-    how.add_argument(
-        "--lost_after",
-        metavar="TIME",
-        type=seconds,
-        default=60.0,
-        help="a cluster that does not answer for so long is lost (default: 60s)",
-    )
-    add_object_format(parser)
+    What follows -- is the job, word by word: no shell reads it. A bare --- separates jobs, which
+    are sent to the clusters as these become free. The working directory is shipped with the job
+    (in a git repository without what git ignores; never what .rayignore names), and so is
+    ditk_ray. The job's folder on the cluster is temporary: a sweep keeps its results in
+    $DITK_RAY_STORAGE (give it with --env), else in ~/ditk_ray_results of the node it runs on.
+
+    Clusters have names in ~/.cluster_config, a line `name: lab address: http://HOST:8265` each,
+    and tokens in ~/.ray/tokens/NAME, RAY_AUTH_TOKEN or ~/.ray/auth_token. Without --cluster and
+    --address jobs go to $RAY_ADDRESS, the clusters of that file, or http://127.0.0.1:8265; of
+    several, those that do not answer are reported and left out.
+
+    Ctrl-C leaves the jobs running, or stops them with --on_interrupt stop; a second one leaves at
+    once. Exit code: the job's own; of several jobs 0 only if all succeeded, else that of the first
+    that did not; 2 if the input is wrong (then nothing was sent), 130 after Ctrl-C.
+    """
+
+    usage: ClassVar = "ditk-ray submit [OPTIONS] -- JOB [--- JOB ...]"
+    list: bool = option("list the jobs of the clusters", False, group=_INSTEAD)
+    follow: str | None = option("show the log of a job until it ends", metavar="ID", group=_INSTEAD)
+    stop: tuple[str, ...] = option("end a job (repeatable)", (), metavar="ID", group=_INSTEAD)
+    words: tuple[str, ...] = option("after --: the job's words", (), positional=True, metavar="JOB")
+
+    def run(self) -> int:
+        asked = [flag for flag in ("list", "follow", "stop", "jobs") if getattr(self, flag)]
+        if len(asked) + bool(self.words) > 1:
+            what = "does not go together with another of them, nor with a job after --"
+            raise BadConfigError(Problem(f"--{asked[0]}", what))
+        if self.jobs:
+            return submit(self, read_jobs(self.jobs))
+        if asked:
+            look = {"list": _list_all, "follow": _follow_one, "stop": _stop_some}[asked[0]]
+            return asyncio.run(look(self, _clusters(self, is_one_enough=False)))
+        if not self.words:
+            hint = "ditk-ray submit -- tune --cfg_class CartpoleDQNJobCfg"
+            raise BadConfigError(Problem("JOB", "is missing", hint))
+        return submit(self, split_words(self.words))
 
 
-def run(given: argparse.Namespace) -> int:
-    """Do what the arguments say: list, follow, stop or send."""
-    asked = [flag for flag in ("list", "follow", "stop") if getattr(given, flag)]
-    if len(asked) + bool(given.words or given.jobs) > 1:
-        what = "does not go together with another of them, nor with a job"
-        raise BadConfigError(Problem(f"--{asked[0]}", what))
-    if asked:
-        clusters = _clusters(given, is_for_all=True)
-        look = {"list": list_all, "follow": follow_one, "stop": stop_some}[asked[0]]
-        return asyncio.run(look(clusters, _trust(given), given))
-    return submit(given, _job_words(given))
+def submit(given: SendOptions, jobs: Sequence[Sequence[str]]) -> int:
+    made = [make_job(words, COMMANDS) for words in jobs]
+    clusters = _clusters(given, is_one_enough=len(made) == 1)
+    given.request()  # what is wrong with it is said before files are read
+    folder = given.working_dir.expanduser().resolve()
+    package = pack_folder(folder, describe_origin(folder))
+    for text in (*package.notes, f"shipping {package.about}"):
+        note(text)
+    return asyncio.run(_send(given, made, clusters, [package, pack_this_package()]))
 
 
-def submit(given: argparse.Namespace, jobs: Sequence[Sequence[str]]) -> int:
-    """Send jobs, each given as its words, and return the exit code."""
-    from ditk_ray.cli.main import command_names
-    from ditk_ray.cluster.jobs.job_request import make_job
-
-    requests = [make_job(words, command_names()) for words in jobs]
-    clusters = _clusters(given, has_several_jobs=len(requests) > 1)
-    settings = job_settings(given)
-    return asyncio.run(_send(given, requests, clusters, settings))
+def _clusters(given: SendOptions, is_one_enough: bool) -> list[KnownCluster]:
+    file = given.config_file or default_cluster_file()
+    if given.config_file and not file.is_file():
+        raise BadConfigError(Problem(f"--config_file {file}", "there is no such file"))
+    return choose_clusters(given.cluster, given.address, file, not is_one_enough)
 
 
 async def _send(
-    given: argparse.Namespace,
-    jobs: Sequence[JobRequest],
+    given: SendOptions,
+    jobs: Sequence[Job],
     clusters: Sequence[KnownCluster],
-    settings: JobSettings,
+    packages: Sequence[CodePackage],
 ) -> int:
-    from ditk_ray.cli.submit_printer import JobPrinter, print_outcomes
-    from ditk_ray.cluster.jobs.connections import check_versions, connected
-    from ditk_ray.cluster.jobs.dispatch import Dispatch
-    from ditk_ray.cluster.jobs.job_request import is_own
-
-    # Whoever names clusters wants those; of all that are known, one may be gone for long.
-    tell_silent = None if given.cluster or given.address else tell
-    async with connected(clusters, _trust(given), tell_silent) as apis:
-        check_versions(apis, any(map(is_own, jobs)), tell)
+    # Clusters that are named have to answer; of all that are known, one may be gone for long.
+    note_silent = None if given.cluster or given.address else note
+    async with connected(clusters, given, note_silent) as apis:
+        check_versions(apis, any(job.is_own for job in jobs), note)
         printer = JobPrinter(given.format, len(jobs) > 1)
-        dispatch = Dispatch(list(apis), settings, printer, given.jobs_per_cluster, given.lost_after)
+        dispatch = Dispatch([*apis], given, packages, printer)
         try:
             if given.no_wait:
                 return await _send_all(dispatch, jobs, given.format)
-            outcomes = await dispatch.run(jobs)
+            ended = await dispatch.run(jobs)
         except asyncio.CancelledError:  # the first Ctrl-C
             return await _leave(dispatch, given.on_interrupt)
-    print_outcomes(outcomes, given.format)
-    return next((outcome.state.code for outcome in outcomes if outcome.state.code), 0)
+    if given.format != "table" or len(ended) > 1:
+        _print_jobs(ended, given.format)
+    return next((job.code for job in ended if job.code), 0)
 
 
-async def _send_all(dispatch: Dispatch, jobs: Sequence[JobRequest], form: str) -> int:
+async def _send_all(dispatch: Dispatch, jobs: Sequence[Job], form: str) -> int:
     """Send jobs without following them, and print the ids of those that were sent."""
-    from ditk_ray.errors import ClusterUnreachableError, JobRefusedError
-
     try:
         await dispatch.send(jobs)
-    except (ClusterUnreachableError, JobRefusedError) as error:
-        tell(f"error: {error}")
-        tell(f"{len(dispatch.sent)} of {len(jobs)} jobs were sent")
-        if isinstance(error, ClusterUnreachableError):
-            _tell_doubtful(dispatch)
+    except DitkRayError as error:
+        note(f"error: {error}\n{len(dispatch.sent)} of {len(jobs)} jobs were sent")
+        # A job whose answer was lost might run twice if it were sent again as a new one.
+        doubtful = dispatch.running.keys() - dispatch.sent.keys()
+        for job_id in doubtful if isinstance(error, ClusterUnreachableError) else ():
+            api = dispatch.running[job_id][0]
+            what = f"{job_id} may have been started on {api.cluster.name}: look before you send it"
+            note(f"{what} again\n{_what_next(job_id, api)}")
         return 1
     finally:
-        _print_sent(dispatch, form)
+        sent = [(job.id, api.cluster) for api, job in dispatch.sent.values()]
+        if form == "table":
+            sys.stdout.writelines(f"{job_id}\n" for job_id, _ in sent)
+        else:
+            rows = [{"id": one, "cluster": at.name, "address": at.address} for one, at in sent]
+            print_value(rows, form)
     return 0
-
-
-def _tell_doubtful(dispatch: Dispatch) -> None:
-    """Name the job whose answer was lost: sent once more as a new one, it might run twice."""
-    for job_id, (api, _) in dispatch.running.items():
-        if job_id not in dispatch.sent:
-            what = f"{job_id} may have been started on {api.cluster.name}: look before you send it"
-            tell(f"{what} again\n{_how_to_go_on(job_id, api)}")
 
 
 async def _leave(dispatch: Dispatch, on_interrupt: str) -> int:
     """Say what becomes of the jobs, or stop them; 130 is what a shell expects after Ctrl-C."""
     for api, job in dispatch.running.values():
-        name = api.cluster.name
         if on_interrupt == "stop":
-            await _stop(api, job)
+            await _stop(api, job.id)
         else:
-            tell(f"\n{job.id} goes on on {name}\n{_how_to_go_on(job.id, api)}")
+            note(f"\n{job.id} keeps running on {api.cluster.name}\n{_what_next(job.id, api)}")
     for job in dispatch.waiting:
-        tell(f"{job} was not sent")
+        note(f"{job} was not sent")
     return 130
 
 
-async def _stop(api: JobApi, job: JobRequest) -> None:
-    from ditk_ray.cli.submitted_jobs import stop_job
-    from ditk_ray.errors import DitkRayError
-
+async def _stop(api: JobApi, job_id: str) -> None:
+    note(f"\n{job_id} is being stopped (Ctrl-C again leaves at once)")
     try:
-        tell(f"\n{job.id} is being stopped (Ctrl-C again leaves at once)")
         # What was just asked for may begin a moment later.
         for _ in range(_TRIES_TO_FIND):
-            state = await stop_job(api, job.id)
+            state = await api.stop(job_id)
             if state is not None:
                 break
             await asyncio.sleep(1)
-        tell(f"{job.id} {state.status.lower()}" if state else f"{job.id} had not begun")
+        note(f"{job_id} {state.status.lower()}" if state else f"{job_id} had not begun")
     except DitkRayError as error:
-        tell(f"{job.id} could not be stopped: {error}\n{_how_to_go_on(job.id, api)}")
+        note(f"{job_id} could not be stopped: {error}\n{_what_next(job_id, api)}")
 
 
-def _how_to_go_on(job_id: str, api: JobApi) -> str:
+def _what_next(job_id: str, api: JobApi) -> str:
     where = f"--address {api.cluster.address}"
     return (
         f"    follow it: ditk-ray submit --follow {job_id} {where}\n"
@@ -240,44 +190,122 @@ def _how_to_go_on(job_id: str, api: JobApi) -> str:
     )
 
 
-def _print_sent(dispatch: Dispatch, form: str) -> None:
-    from ditk_ray.cli.object_output import print_value
+class JobPrinter:
+    """Prints logs as they come: of one job as they are, of several line by line with the job.
 
-    sent = [(job.id, api.cluster) for api, job in dispatch.sent.values()]
+    With a result that a program reads from stdout, the logs go to stderr.
+    """
+
+    def __init__(self, form: str, has_several: bool) -> None:
+        self._out = _log_stream(form)
+        self._has_several = has_several
+        self._begun: dict[str, str] = {}
+
+    def sent(self, job: Job, cluster: KnownCluster) -> None:
+        note(f"{job.id} runs on {cluster}: {job}")
+
+    def printed(self, job: Job, cluster: KnownCluster, text: str) -> None:
+        """Print a part of a log, which need not end with a line."""
+        if not self._has_several:
+            print(text, end="", file=self._out, flush=True)
+            return
+        *lines, rest = (self._begun.pop(job.id, "") + text).split("\n")
+        if rest:
+            self._begun[job.id] = rest
+        for line in lines:
+            print(f"[{job.id} {cluster.name}] {line}", file=self._out, flush=True)
+
+    def ended(self, state: JobState) -> None:
+        rest = self._begun.pop(state.id, "")
+        if rest and state.cluster:
+            print(f"[{state.id} {state.cluster.name}] {rest}", file=self._out, flush=True)
+        took = f" after {show_seconds(state.seconds)}" if state.seconds else ""
+        # Ray repeats the end of the log there, which has been seen.
+        reason = state.message.partition(", last available logs")[0].strip()
+        why = f": {reason}" if reason and state.status is not JobStatus.SUCCEEDED else ""
+        note(f"{_standing(state)}{took}{why}")
+        if state.status is JobStatus.LOST and state.cluster:
+            how = f"ditk-ray submit --follow {state.id} --address {state.cluster.address}"
+            note(f"    when the cluster is back: {how}; if it is gone, submit the job again")
+
+    def gave_up(self, cluster: KnownCluster, why: str) -> None:
+        note(f"{cluster.name} gets no more jobs: {why}")
+
+
+def _log_stream(form: str) -> IO[str]:
+    return sys.stdout if form == "table" else sys.stderr
+
+
+def _standing(job: JobState) -> str:
+    return f"{job.id} {job.status.lower()}{f' on {job.cluster.name}' if job.cluster else ''}"
+
+
+async def _list_all(given: Submit, clusters: Sequence[KnownCluster]) -> int:
+    async with connected(clusters, given, note) as apis:
+        jobs = [job for api in apis for job in await api.jobs()]
+    _print_jobs(jobs, given.format)
+    if not jobs:
+        note(f"no jobs on {', '.join(cluster.name for cluster in clusters)}")
+    return 0
+
+
+async def _follow_one(given: Submit, clusters: Sequence[KnownCluster]) -> int:
+    job_id = given.follow or ""
+    show = partial(print, end="", file=_log_stream(given.format), flush=True)
+    async with connected(clusters, given, note) as apis:
+        api = await _holder(apis, job_id)
+        job = await follow_job(api, job_id, show, given.lost_after)
+    note(_standing(job))
+    if given.format != "table":
+        print_value(_as_dict(job), given.format)
+    return job.code
+
+
+async def _stop_some(given: Submit, clusters: Sequence[KnownCluster]) -> int:
+    """End jobs, and return when they have ended; none is touched if one is unknown."""
+    async with connected(clusters, given, note) as apis:
+        found = [(await _holder(apis, job_id), job_id) for job_id in given.stop]
+        ended = [job for api, job_id in found if (job := await api.stop(job_id))]
+    for job in ended:
+        note(_standing(job))
+    if given.format != "table":
+        _print_jobs(ended, given.format)
+    return 0
+
+
+async def _holder(apis: Iterable[JobApi], job_id: str) -> JobApi:
+    """Return the cluster that has a job; BadConfigError with names like it if none has."""
+    known: list[str] = []
+    for api in apis:
+        if await api.job(job_id) is not None:
+            return api
+        known += [job.id for job in await api.jobs()]
+    hint = did_you_mean(job_id, known) or "see `ditk-ray submit --list`"
+    raise BadConfigError(Problem(f"ID {job_id}", "no cluster has such a job", hint))
+
+
+def _print_jobs(jobs: Sequence[JobState], form: str) -> None:
+    items = [_as_dict(job) for job in jobs]
     if form == "table":
-        for job_id, _ in sent:
-            print(job_id)
-    else:
-        rows = [{"id": one, "cluster": at.name, "address": at.address} for one, at in sent]
-        print_value(rows, form)
+        for item in items:
+            item["job"] = item["id"]
+            item["took"] = item["seconds"] and show_seconds(item["seconds"])
+            item["command"] = textwrap.shorten(item["command"], _COMMAND_WIDTH, placeholder=" ...")
+    keys = ["cluster", "job", "status", "exit_code", "started", "took", "command"]
+    print_items(items, keys, form)
 
 
-def _job_words(given: argparse.Namespace) -> list[list[str]]:
-    from ditk_ray.cluster.jobs.job_list import read_jobs, split_words
-
-    if given.words and given.jobs:
-        raise BadConfigError(Problem("--jobs", "does not go together with a job after --"))
-    if given.jobs:
-        return read_jobs(given.jobs)
-    if not given.words:
-        hint = "ditk-ray submit -- tune --cfg_class CartpoleDQNJobCfg"
-        raise BadConfigError(Problem("JOB", "nothing is there to send", hint))
-    return split_words(given.words)
-
-
-def _clusters(
-    given: argparse.Namespace, is_for_all: bool = False, has_several_jobs: bool = False
-) -> list[KnownCluster]:
-    from ditk_ray.cluster.jobs.cluster_choice import choose_clusters
-    from ditk_ray.cluster.jobs.cluster_file import default_cluster_file
-
-    file = given.config_file or default_cluster_file()
-    if given.config_file and not file.is_file():
-        raise BadConfigError(Problem(f"--config_file {file}", "there is no such file"))
-    return choose_clusters(given.cluster, given.address, file, is_for_all or has_several_jobs)
-
-
-def _trust(given: argparse.Namespace) -> Trust:
-    from ditk_ray.cluster.jobs.job_api import Trust
-
-    return Trust(given.ca_cert, given.insecure)
+def _as_dict(job: JobState) -> dict[str, Any]:
+    started = datetime.fromtimestamp(job.started, UTC) if job.started is not None else None
+    return {
+        "id": job.id,
+        "command": job.entrypoint,
+        "cluster": job.cluster.name if job.cluster else None,
+        "address": job.cluster.address if job.cluster else None,
+        "status": str(job.status),
+        "exit_code": job.exit_code,
+        "started": started and started.isoformat(timespec="seconds"),
+        "seconds": job.seconds,
+        "message": job.message or None,
+        "metadata": dict(job.metadata or {}),
+    }

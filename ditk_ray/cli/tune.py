@@ -2,273 +2,238 @@
 
 from __future__ import annotations
 
-import argparse
+import ast
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from ditk_ray.cli.cluster_arguments import add_cluster
-from ditk_ray.cli.ray_arguments import add_ray, chosen_run_mode
-from ditk_ray.cli.sweep_arguments import positive
-from ditk_ray.config.storage import default_storage
+from ditk_ray.cli.flags import Command, Format, Parser, format_option
+from ditk_ray.cli.output import note, print_items, print_table, print_value, short_path
+from ditk_ray.cli.views import build_display, print_sweep
+from ditk_ray.config.engine_config import entry_name
+from ditk_ray.config.job_files import find_job, list_jobs, load_job
+from ditk_ray.config.options import SweepOptions, option, options_of, positive, require_sweep_name
+from ditk_ray.config.terms import show_description, show_objectives
 from ditk_ray.errors import BadConfigError, Problem
+from ditk_ray.execution.fork_client import ForkClient
+from ditk_ray.kube.yaml_text import yaml_documents
+from ditk_ray.ray_cluster.session import quiet_ray
+from ditk_ray.record.sweep_folder import SeenSweep
+from ditk_ray.tracking.recording import chosen_uri
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they import Ray
+    from ditk_ray.sweep.prepare import PreparedSweep
     from ditk_ray.sweep.run import SweepOutcome
-    from ditk_ray.sweep.setup import SweepOptions
-    from ditk_ray.trial.warm_node import WarmNode
 
-_EXAMPLES = """\
-examples:
-  ditk-ray tune --list
-  ditk-ray tune --cfg_class CartpoleDQNJobCfg
-  ditk-ray tune --cfg_class CartpoleDQNJobCfg --plan
-  ditk-ray tune --cfg_file my_job.py --num_samples 20 --set policy.learn.batch_size=128
-
-Flags may be written with dashes, too: --num-samples 20.
-Exit code: 0 if the sweep finished with at least one successful trial, 1 if it
-did not, 2 if the input is wrong (then nothing was started), 130 after Ctrl-C.
-"""
-
-_CHANGES = (
-    *("num_samples", "metric", "mode", "seeds_aggregate", "stopper", "progress_reporter"),
-    *("searcher", "scheduler", "warm_start", "backend", "dijob_template"),
-)
-"""The arguments that are attributes of a `JobCfg`."""
+_WHAT = "what to run"
+_WHERE = "where to run it"
+_DIJOBS = "to run trials as DIJobs on Kubernetes"
+_SEE = "what to see"
 
 
-def add_command(commands: Any) -> None:
-    """Add `tune` to the parser's commands."""
-    parser = commands.add_parser(
-        "tune", help="run a sweep", description="Run a sweep of a JobCfg.", epilog=_EXAMPLES
-    )
-    parser.set_defaults(run=run)
-    what = parser.add_argument_group("what to run")
-    what.add_argument("--cfg_class", metavar="NAME", help="the JobCfg class")
-    what.add_argument(
-        "--cfg_file", metavar="FILE", type=Path, help="its file (default: found in job_cfgs/)"
-    )
-    what.add_argument("--list", action="store_true", help="list the JobCfg classes and leave")
-    what.add_argument(
-        "--list_searchers", action="store_true", help="list what can choose trials, and leave"
-    )
-    what.add_argument(
-        "--list_schedulers", action="store_true", help="list what can end them early, and leave"
-    )
-    what.add_argument("--plan", action="store_true", help="show what would run, and start nothing")
+@dataclass(frozen=True, kw_only=True)
+class JobChanges:
+    """What is changed in a JobCfg, by the names of its attributes."""
 
-    where = parser.add_argument_group("where to run it")
-    add_ray(where)
-    where.add_argument(
-        "--num_workers_per_node",
-        metavar="N",
-        type=positive,
-        help="divide each node among N trials",
+    backend: Literal["serial", "dijob"] | None = option("(default: serial)", group=_DIJOBS)
+    dijob_template: Path | None = option(
+        "the YAML of a DIJob to make trials of", group=_DIJOBS, metavar="FILE"
     )
-    where.add_argument(
-        "--storage_path",
-        metavar="DIR",
-        type=Path,
-        default=default_storage(),
-        help="where sweeps are kept (default: $DITK_RAY_STORAGE, else ditk_ray_results; in a "
-        "submitted job ~/ditk_ray_results)",
+    num_samples: int | None = option(metavar="N", parse=positive)
+    metric: str | None = option("what is optimised", metavar="NAME[,NAME]")
+    mode: str | None = option("for all metrics, or for each", metavar="max|min[,max|min]")
+    seeds: int | None = option(
+        "run each trial on N seeds", flags=["--repeat_run_count"], metavar="N", parse=positive
     )
-    where.add_argument("--name", help="the sweep's name (default: the class and the time)")
-    where.add_argument(
-        "--resume_existing",
-        action="store_true",
-        help="go on with the sweep --name if it is there already, and be content if it has "
-        "finished: for what is started again after a crash (RayJob, systemd, batch queues)",
+    seeds_aggregate: Literal["mean", "median", "worst", "iqm"] | None = option(
+        "what a trial's score is of its seeds' scores (iqm: the interquartile mean)"
     )
-
-    jobs = parser.add_argument_group("to run trials as DIJobs on Kubernetes")
-    jobs.add_argument("--backend", choices=["serial", "dijob"], help="(default: serial)")
-    jobs.add_argument(
-        "--dijob_template", metavar="FILE", type=Path, help="the YAML of a DIJob to make trials of"
-    )
-    add_cluster(jobs)
-    jobs.add_argument(
-        "--keep_dijobs",
-        choices=["none", "failed", "all"],
-        default="none",
-        help="leave no jobs in the cluster that have ended, those that failed, or all "
-        "(default: none; their logs are kept in any case)",
-    )
-
-    record = parser.add_argument_group("how to record it in MLflow")
-    record.add_argument(
-        "--mlflow_uri",
-        metavar="URI",
-        help="a server or a database, or none (default: MLFLOW_TRACKING_URI, else a store of "
-        "its own in the storage path, which `ditk-ray ui` shows)",
-    )
-    record.add_argument(
-        "--mlflow_experiment", metavar="NAME", help="the experiment (default: the class)"
-    )
-    record.add_argument(
-        "--mlflow_checkpoints",
-        choices=["none", "best", "all"],
-        default="best",
-        help="keep the best checkpoint of no trial, the best one or all (default: best)",
-    )
-
-    change = parser.add_argument_group("what to change in the JobCfg")
-    change.add_argument("--num_samples", metavar="N", type=positive)
-    change.add_argument("--metric", metavar="NAME[,NAME]", help="what is optimised")
-    change.add_argument("--mode", metavar="max|min[,max|min]", help="for all metrics, or for each")
-    change.add_argument(
-        "--repeat_run_count", metavar="N", type=positive, help="run each trial on N seeds"
-    )
-    change.add_argument(
-        "--seeds_aggregate",
-        choices=["mean", "median", "worst", "iqm"],
-        help="what a trial's score is of its seeds' scores (iqm: the interquartile mean)",
-    )
-    change.add_argument(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="for the sampling and the trials (a searcher of your own has its own)",
-    )
-    change.add_argument(
-        "--set",
-        action="append",
-        default=[],
+    set: tuple[str, ...] = option(
+        "set a value of the config in all trials (+PATH=VALUE adds a new key; repeatable)",
+        (),
         metavar="PATH=VALUE",
-        dest="values",
-        help="set a value of the config in all trials (+PATH=VALUE adds a new key; repeatable)",
     )
-    change.add_argument("--searcher", metavar="NAME", help="what chooses the trials")
-    change.add_argument(
-        "--searcher_opt", action="append", default=[], metavar="NAME=VALUE", help="a setting of it"
+    searcher: str | None = option("what chooses the trials", metavar="NAME")
+    searcher_opt: tuple[str, ...] = option("a setting of it", (), metavar="NAME=VALUE")
+    scheduler: str | None = option("what ends or changes running trials", metavar="NAME")
+    scheduler_opt: tuple[str, ...] = option("a setting of it", (), metavar="NAME=VALUE")
+    warm_start: str | None = option(
+        "an earlier sweep that the searcher learns from", metavar="SWEEP"
     )
-    change.add_argument("--scheduler", metavar="NAME", help="what ends or changes running trials")
-    change.add_argument(
-        "--scheduler_opt", action="append", default=[], metavar="NAME=VALUE", help="a setting of it"
-    )
-    change.add_argument(
-        "--warm_start", metavar="SWEEP", help="an earlier sweep that the searcher learns from"
-    )
-    change.add_argument(
-        "--stopper",
-        metavar="RULE|CLASS",
-        help="end trials early, e.g. 'eval_value>=195 or plateau(eval_value, 5)', "
+    stopper: str | None = option(
+        "end trials early, e.g. 'eval_value>=195 or plateau(eval_value, 5)', "
         "or the sweep: 'sweep.time>=2h'",
+        metavar="RULE|CLASS",
+    )
+    progress_reporter: str | None = option(
+        "(default: auto)", group=_SEE, metavar="auto|live|plain|none|CLASS"
     )
 
-    output = parser.add_argument_group("what to see")
-    output.add_argument(
-        "--progress_reporter", metavar="auto|live|plain|none|CLASS", help="(default: auto)"
+    def as_attributes(self) -> dict[str, Any]:
+        """Return the attributes that are given; raises `BadConfigError`."""
+        given = {key: value for key, value in vars(self).items() if value is not None}
+        for key in ("set", "searcher_opt", "scheduler_opt"):
+            given[key] = dict(_assignment(f"--{key}", text) for text in given[key])
+        return given
+
+
+class Tune(Command):
+    """Run a sweep of a JobCfg.
+
+      ditk-ray tune --list
+      ditk-ray tune --cfg_class CartpoleDQNJobCfg
+      ditk-ray tune --cfg_class CartpoleDQNJobCfg --plan
+      ditk-ray tune --cfg_file my_job.py --num_samples 20 --set policy.learn.batch_size=128
+
+    Flags may be written with dashes, too: --num-samples 20.
+    Exit code: 0 if the sweep finished with at least one successful trial, 1 if it
+    did not, 2 if the input is wrong (then nothing was started), 130 after Ctrl-C.
+    """
+
+    cfg_class: str | None = option("the JobCfg class", group=_WHAT, metavar="NAME")
+    cfg_file: Path | None = option(
+        "its file (default: found in job_cfgs/)", group=_WHAT, metavar="FILE"
     )
-    output.add_argument(
-        "--format", choices=["table", "json"], default="table", help="of what is printed at the end"
+    list: bool = option("list the JobCfg classes and leave", False, group=_WHAT)
+    list_searchers: bool = option("list what can choose trials, and leave", False, group=_WHAT)
+    list_schedulers: bool = option("list what can end them early, and leave", False, group=_WHAT)
+    plan: bool = option("show what would run, and start nothing", False, group=_WHAT)
+    sweep: SweepOptions = options_of(SweepOptions, group=_WHERE)
+    resume_existing: bool = option(
+        "resume the sweep --name if it exists; succeed if it already finished: for what is "
+        "started again after a crash (RayJob, systemd, batch queues)",
+        False,
+        group=_WHERE,
     )
+    changes: JobChanges = options_of(JobChanges, group="what to change in the JobCfg")
+    format: Format = format_option("of what is printed at the end", group=_SEE)
+
+    @property
+    def is_listing(self) -> bool:
+        return self.list or self.list_searchers or self.list_schedulers
+
+    def run(self) -> int:
+        if self.is_listing:
+            return _list(self)
+        # Before Ray is imported: a typo answers at once.
+        entry = find_job(self.cfg_class, self.cfg_file)
+        quiet_ray()
+        if self.resume_existing and not self.plan:
+            from ditk_ray.cli.resume import resume_existing  # imports this module
+
+            code = resume_existing(self, entry)
+            if code is not None:
+                return code
+        note("importing DI-engine and Ray (some seconds)")
+        with ForkClient() as warm:
+            return _tune(self, warm)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Do what the arguments say and return the exit code."""
-    from ditk_ray.cli import output
-
+def _list(given: Tune) -> int:
     if given.list:
-        from ditk_ray.config.job_files import list_jobs
-
-        output.print_jobs(list_jobs(given.cfg_file), given.format)
+        show = short_path if given.format == "table" else str
+        jobs = [{**vars(job), "file": show(job.file)} for job in list_jobs(given.cfg_file)]
+        print_items(jobs, ["name", "summary", "file"], given.format)
         return 0
-    if given.list_searchers or given.list_schedulers:
-        return _list_drivers(given)
-    from ditk_ray.cluster.ray_session import quiet_ray
-    from ditk_ray.config.job_files import find_job
-
-    # Before Ray is imported: a typo answers at once.
-    entry = find_job(given.cfg_class, given.cfg_file)
     quiet_ray()
-    if given.resume_existing and not given.plan:
-        from ditk_ray.cli.resume import resume_existing
+    if given.list_searchers:
+        from ditk_ray.search.searchers import SEARCHERS  # imports Ray
 
-        code = resume_existing(given, entry)
-        if code is not None:
-            return code
-    from ditk_ray.trial.warm_node import WarmNode
+        rows = [
+            {"searcher": one.name, "installed": "yes" if one.is_installed else "no"}
+            | {"otherwise": one.install, "what for": one.summary}
+            for one in SEARCHERS.values()
+        ]
+        print_items(rows, list(rows[0]), given.format)
+    if given.list_schedulers:
+        from ditk_ray.search.schedulers import SCHEDULERS  # imports Ray
 
-    output.note("importing DI-engine and Ray (some seconds)")
-    with WarmNode() as warm:
-        return _tune(given, warm)
+        rows = [{"scheduler": one.name, "what for": one.summary} for one in SCHEDULERS.values()]
+        print_items(rows, list(rows[0]), given.format)
+    return 0
 
 
-def _tune(given: argparse.Namespace, warm: WarmNode) -> int:
-    from ditk_ray.cli import output
-    from ditk_ray.config.job_files import load_job
+def _tune(given: Tune, warm: ForkClient) -> int:
+    job = load_job(given.cfg_class, given.cfg_file, given.changes.as_attributes())
+    from ditk_ray.sweep.prepare import prepared_sweep  # imports Ray, which takes seconds
 
-    job = load_job(given.cfg_class, given.cfg_file, _changes(given))
-    from ditk_ray.sweep.setup import prepared_sweep
-
-    with prepared_sweep(job, _options(given), warm) as sweep:
-        if sweep.parts.note:
-            output.note(sweep.parts.note)
+    options = replace(
+        given.sweep,
+        run_mode=given.sweep.chosen_mode(),
+        mlflow_uri=chosen_uri(given.sweep.mlflow_uri),
+        command=tuple(sys.argv),
+    )
+    with prepared_sweep(job, options, warm) as sweep:
+        if sweep.search.note:
+            note(sweep.search.note)
         if given.plan:
-            output.print_plan(sweep, given.format)
-            return 0
-        from ditk_ray.cli.display import build_display
-        from ditk_ray.sweep.run import run_sweep
-
-        display, reporter = build_display(sweep)
-        outcome = run_sweep(sweep, display, reporter, output.note)
+            return _print_plan(sweep, given.format)
+        outcome = show_sweep(sweep)
     return finish(outcome, given.format)
 
 
-def finish(outcome: SweepOutcome, form: str) -> int:
-    """Print how a sweep ended and return the exit code."""
-    from ditk_ray.cli import output
+def show_sweep(sweep: PreparedSweep) -> SweepOutcome:
+    from ditk_ray.sweep.run import run_sweep  # imports Ray
 
-    output.print_summary(outcome, form)
+    display, reporter = build_display(sweep)
+    return run_sweep(sweep, display, reporter, note)
+
+
+def finish(outcome: SweepOutcome, form: str) -> int:
+    if form == "json":
+        print_value(outcome.record.as_dict())
+    else:
+        print_sweep(SeenSweep(outcome.folder, outcome.record, is_alive=False))
     if outcome.record.status == "interrupted":
         return 130
     return 0 if outcome.succeeded else 1
 
 
-def _list_drivers(given: argparse.Namespace) -> int:
-    from ditk_ray.cli.driver_tables import print_schedulers, print_searchers
-    from ditk_ray.cluster.ray_session import quiet_ray
+def _print_plan(sweep: PreparedSweep, form: str) -> int:
+    from ditk_ray.config.space import describe_space  # imports Ray
+    from ditk_ray.sweep.prepare import describe_job, first_tasks
 
-    quiet_ray()
-    if given.list_searchers:
-        print_searchers(given.format)
-    if given.list_schedulers:
-        print_schedulers(given.format)
-    return 0
-
-
-def _changes(given: argparse.Namespace) -> dict[str, Any]:
-    changes: dict[str, Any] = {
-        key: getattr(given, key) for key in _CHANGES if getattr(given, key) is not None
+    job, described = sweep.job, describe_job(sweep)
+    plan = {
+        "name": sweep.name,
+        "job": job.name,
+        "entry": entry_name(job.entry),
+        "metric": job.metric,
+        "mode": job.mode,
+        "objectives": [vars(objective) for objective in job.objectives],
+        "trials": sweep.trial_count,
+        "seeds_per_trial": len(job.seeds),
+        "at_once": sweep.concurrency,
+        "backend": job.backend,
+        "resources_per_trial": str(sweep.resources),
+        "nodes": [str(node) for node in sweep.nodes],
+        "fits": True,
+        "searcher": described["searcher"]["name"],
+        "scheduler": described["scheduler"]["name"],
+        "folder": str(sweep.folder),
+        "space": {name: show_description(one) for name, one in describe_space(job.space).items()},
     }
-    if given.repeat_run_count is not None:
-        changes["seeds"] = given.repeat_run_count
-    changes["set"] = dict(_assignment("--set", text) for text in given.values)
-    for key in ("searcher_opt", "scheduler_opt"):
-        changes[key] = dict(_assignment(f"--{key}", text) for text in getattr(given, key))
-    return changes
-
-
-def _options(given: argparse.Namespace) -> SweepOptions:
-    from ditk_ray.cli.cluster_arguments import cluster_settings
-    from ditk_ray.sweep.setup import SweepOptions
-    from ditk_ray.tracking.store import chosen_uri
-
-    return SweepOptions(
-        name=given.name,
-        storage_path=given.storage_path,
-        run_mode=chosen_run_mode(given),
-        ray_address=given.ray_address,
-        num_workers_per_node=given.num_workers_per_node,
-        seed=given.seed,
-        mlflow_uri=chosen_uri(given.mlflow_uri),
-        mlflow_experiment=given.mlflow_experiment,
-        mlflow_checkpoints=given.mlflow_checkpoints,
-        kube=cluster_settings(given),
-        keep_dijobs=given.keep_dijobs,
-        command=tuple(sys.argv),
-    )
+    manifests = sweep.executor.preview(first_tasks(sweep))
+    if manifests:
+        namespace = manifests[0][0]["metadata"]["namespace"]
+        plan |= {"namespace": namespace, "first_jobs": manifests}
+    if form == "json":
+        print_value(plan)
+        return 0
+    print(f"{job.name}: {plan['entry']}, {show_objectives(job.objectives)}")
+    waves = -(-sweep.trial_count // sweep.concurrency)
+    rounds = f"{sweep.trial_count} trials, {sweep.concurrency} at once (in {waves} rounds), "
+    print(rounds + sweep.executor.place(sweep.resources, len(job.seeds)))
+    print(f"searcher {plan['searcher']}, scheduler {plan['scheduler']}")
+    for node in sweep.nodes if sweep.executor.actor is None else ():
+        print(f"  {node}: holds {node.holds(sweep.resources)} at once")
+    print_table([["PARAMETER", "DRAWN FROM"], *map(list, plan["space"].items())])
+    for made in manifests:
+        print(f"---\n{yaml_documents(made)}", end="")
+    print(f"results would go to {sweep.folder}; nothing was started")
+    return 0
 
 
 def _assignment(flag: str, text: str) -> tuple[str, Any]:
@@ -280,9 +245,35 @@ def _assignment(flag: str, text: str) -> tuple[str, Any]:
     words = {"true": True, "false": False, "null": None, "none": None}
     if value.lower() in words:
         return path.strip(), words[value.lower()]
-    import ast
-
     try:
         return path.strip(), ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return path.strip(), value
+
+
+def read_sweep(words: Sequence[str]) -> Tune:
+    """Read the words after `ditk-ray tune`, here or elsewhere; raises `BadConfigError`."""
+    parser = _WordsParser(prog="ditk-ray tune", add_help=False)  # help would end this program
+    Tune.fill(parser)
+    return Tune.read(parser.parse_args(words))
+
+
+class _WordsParser(Parser):
+    def error(self, message: str) -> NoReturn:
+        hint = "see `ditk-ray tune --help`"
+        raise BadConfigError(Problem("the words after --", message, hint))
+
+
+def check_sweep(words: Sequence[str]) -> None:
+    """Raise BadConfigError if `ditk-ray` would not take these words, which begin with tune.
+
+    What it says before it looks for the JobCfg class is said here; the classes themselves may
+    be in an image alone. Words of another command are left to who wants those of a sweep.
+    """
+    if not words or words[0] != "tune":
+        return
+    given = read_sweep(words[1:])
+    if given.sweep.name is not None:
+        require_sweep_name(given.sweep.name)
+    if given.cfg_class is None and given.cfg_file is None and not given.is_listing:
+        raise BadConfigError(Problem("--cfg_class", "is needed to say which job"))

@@ -6,16 +6,14 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ditk_ray.cli.object_output import print_table, print_value, tell
-from ditk_ray.cluster.commands.command_logs import CommandLog, log_name
-from ditk_ray.cluster.commands.command_placement import show_need
-from ditk_ray.config.quantities import show_bytes, show_seconds
+import ray
 
-if TYPE_CHECKING:
-    from ditk_ray.cluster.commands.isolation_check import View
-    from ditk_ray.cluster.commands.wrapped_run import CommandRun, WrappedRun
+from ditk_ray.cli.output import note, print_items, print_value
+from ditk_ray.ray_cluster.isolation import View
+from ditk_ray.ray_cluster.wrap import CommandLog, CommandRun, WrappedRun, log_name
+from ditk_ray.util.units import show_bytes, show_seconds
 
 _FIRST_SECONDS = 3.0
 
@@ -28,19 +26,19 @@ class WaitingLine:
         self._said = ""
 
     def show(self, waiting: Sequence[CommandRun]) -> None:
-        """Say who waits, unless it was said already."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _FIRST_SECONDS
         names = ", ".join(f"[{run.command.name}]" for run in waiting[:3])
-        more = f" and {len(waiting) - 3} more wait" if len(waiting) > 3 else ""
-        verb = "" if more else (" waits" if len(waiting) == 1 else " wait")
-        need = show_need(waiting[0].command)
+        more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+        need = waiting[0].command.describe_needs()
+        amounts = ray.available_resources()
+        free = ", ".join(f"{amounts.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
         # Ray counts a command's share as taken while its worker starts.
-        text = f"{names}{more}{verb} for {need}, or starting; free in the cluster: {_free()}"
+        text = f"starting, or waiting for {need}: {names}{more}; free in the cluster: {free}"
         if text != self._said:
             self._said = text
-            tell(text)
+            note(text)
 
 
 class RunDisplay:
@@ -58,23 +56,24 @@ class RunDisplay:
         return log.path if log else None
 
     def begins(self, run: CommandRun) -> None:
-        """Say where a command runs, and with what."""
         path = self.folder / log_name(run.number, run.command.name)
         self._logs[run.number] = CommandLog(path)
-        tell(f"[{run.command.name}] runs on {run.node}, {_has(run)}: {run.command}")
+        has = f"cores {','.join(map(str, run.cores))}" if run.cores else "all cores"
+        has += f", GPUs {','.join(run.gpus)}" if run.gpus else ""
+        note(f"[{run.command.name}] runs on {run.node}, {has}: {run.command}")
 
     def prints(self, run: CommandRun, data: bytes) -> None:
-        """Show its lines."""
         self._show(run, self._logs[run.number].take(data))
 
     def ends(self, run: CommandRun) -> None:
-        """Show its last line, and say how it ended."""
         if run.number in self._logs:
             self._show(run, self._logs[run.number].close())
-        tell(f"[{run.command.name}] {_how(run)}")
+        took = f" after {show_seconds(run.seconds)}" if run.seconds else ""
+        code = f" with exit code {run.exit_code}" if run.exit_code else ""
+        why = f": {run.why}" if run.why else ""
+        note(f"[{run.command.name}] {run.state}{code}{took}{why}")
 
     def waits(self, waiting: Sequence[CommandRun]) -> None:
-        """Say who waits for what."""
         self._waiting.show(waiting)
 
     def _show(self, run: CommandRun, lines: Any) -> None:
@@ -83,51 +82,37 @@ class RunDisplay:
 
 
 def print_summary(run: WrappedRun, display: RunDisplay, form: str) -> None:
-    """Print how all commands went."""
+    items = [_as_dict(one, display) for one in run.runs]
     if form == "json":
-        shown = [_as_dict(one, display) for one in run.runs]
-        print_value({"folder": str(display.folder.resolve()), "commands": shown}, form)
+        print_value({"folder": str(display.folder.resolve()), "commands": items}, form)
         return
-    headings = ["NAME", "STATE", "EXIT CODE", "NODE", "TIME", "LOG", "COMMAND"]
-    rows = [
-        [
-            one.command.name,
-            one.state.value,
-            "-" if one.exit_code is None else str(one.exit_code),
-            one.node or "-",
-            show_seconds(one.seconds),
-            str(display.log(one) or "-"),
-            str(one.command),
-        ]
-        for one in run.runs
-    ]
     print()
-    print_table([headings, *rows])
+    keys = ["name", "state", "exit_code", "node", "time", "log", "command"]
+    for one, item in zip(run.runs, items, strict=True):
+        item |= {"time": show_seconds(one.seconds), "log": display.log(one)}
+    print_items(items, keys, form)
     for one in run.runs:
         if one.why:
             print(f"[{one.command.name}] {one.why}")
 
 
 def print_views(views: Sequence[View], faults: Sequence[str], form: str) -> None:
-    """Print what each worker of a test sees, and whether they are kept apart."""
     if form == "json":
         shown = [{"node": view.node.name, "node_id": view.node.id, **view.seen} for view in views]
         print_value({"isolated": not faults, "faults": list(faults), "workers": shown}, form)
         return
-    headings = ["WORKER", "NODE", "HAS", "CORES", "CUDA_VISIBLE_DEVICES", "MEMORY", "NVIDIA-SMI"]
-    rows = [
-        [
-            f"[{view.number}]",
-            f"{view.node.name} {view.node.id[:6]}",
-            str(view.resources),
-            ", ".join(map(str, view.cores)),
-            ",".join(view.gpus) or "(none)",
-            show_bytes(view.seen["memory"]) if view.seen["memory"] > 0 else "no limit",
-            f"{len(view.seen['nvidia'])} GPUs" if view.seen["nvidia"] else "-",
-        ]
+    items = [
+        {
+            "worker": f"[{view.number}]",
+            "node": f"{view.node.name} {view.node.id[:6]}",
+            "has": view.resources,
+            "cores": ", ".join(map(str, view.cores)),
+            "cuda_visible_devices": ",".join(view.gpus) or "(none)",
+            "memory": show_bytes(view.seen["memory"]) if view.seen["memory"] > 0 else "no limit",
+        }
         for view in views
     ]
-    print_table([headings, *rows])
+    print_items(items, list(items[0]) if items else [], form)
     for fault in faults:
         print(f"not isolated: {fault}")
     if not faults:
@@ -136,30 +121,12 @@ def print_views(views: Sequence[View], faults: Sequence[str], form: str) -> None
         )
 
 
-def _free() -> str:
-    import ray
-
-    amounts = ray.available_resources()
-    return ", ".join(f"{amounts.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
-
-
-def _has(run: CommandRun) -> str:
-    cores = "all cores" if not run.cores else f"cores {','.join(map(str, run.cores))}"
-    return f"{cores}, GPUs {','.join(run.gpus)}" if run.gpus else cores
-
-
-def _how(run: CommandRun) -> str:
-    took = f" after {show_seconds(run.seconds)}" if run.seconds else ""
-    code = "" if run.exit_code in (None, 0) else f" with exit code {run.exit_code}"
-    return f"{run.state.value}{code}{took}{f': {run.why}' if run.why else ''}"
-
-
 def _as_dict(run: CommandRun, display: RunDisplay) -> dict[str, Any]:
     log, command = display.log(run), run.command
     return {
         "name": command.name,
         "command": str(command),
-        "state": run.state.value,
+        "state": run.state,
         "exit_code": run.exit_code,
         "why": run.why,
         "node": run.node,

@@ -1,1 +1,0 @@
-"""DI-engine configs, search spaces and `JobCfg`: all that a user writes."""

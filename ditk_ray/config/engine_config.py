@@ -1,20 +1,43 @@
-"""A DI-engine experiment config: `main_config` and `create_config` as one value."""
+"""A DI-engine experiment: `main_config` and `create_config` as one value, and its entries."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ditk_ray.config import dotted
-from ditk_ray.config.nearest import did_you_mean
-from ditk_ray.config.python_file import load_python_file
 from ditk_ray.errors import BadConfigError, Problem
+from ditk_ray.util import dotted
+from ditk_ray.util.python_file import load_python_file
+from ditk_ray.util.suggest import did_you_mean
 
 ConfigRef = str | Path | ModuleType | tuple[Mapping[str, Any], Mapping[str, Any]]
+
+# The suffixes of `ding.entry.serial_pipeline_*` in DI-engine 0.5.3.
+_PIPELINES = (
+    *("bc", "bco", "dqfd", "dream", "dreamer", "dyna", "gail", "guided_cost", "ngu", "offline"),
+    *("onpolicy", "onpolicy_ppg", "pc", "preference_based_irl", "preference_based_irl_onpolicy"),
+    *("r2d3", "reward_model_offpolicy", "reward_model_onpolicy", "sqil", "td3_vae"),
+)
+SERIAL_ENTRIES: dict[str, str] = {
+    "serial": "serial_pipeline",
+    **{f"serial_{suffix}": f"serial_pipeline_{suffix}" for suffix in _PIPELINES},
+    # Names that `ding -m` uses for pipelines that are called otherwise.
+    "serial_reward_model": "serial_pipeline_reward_model_offpolicy",
+    "serial_trex": "serial_pipeline_preference_based_irl",
+    "serial_trex_onpolicy": "serial_pipeline_preference_based_irl_onpolicy",
+}
+"""What `ding -m` calls an entry, and the function in `ding.entry` that it is."""
+
+MAIN_ENTRY = "main"
+"""The entry that is the config file's own `if __name__ == "__main__":` block."""
+
+_LEARN_FROM_DATA = {"serial_pipeline_bc", "serial_pipeline_pc"}
+"""The entries that call their limit `max_iter`."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +58,6 @@ class EngineConfig:
 
     @property
     def environment_modules(self) -> tuple[str, ...]:
-        """The modules that DI-engine imports for the environment."""
         return tuple(self.create.get("env", {}).get("import_names", ()))
 
     def overlaid(
@@ -57,12 +79,15 @@ def load_engine_config(ref: ConfigRef, relative_to: Path | None = None) -> Engin
     that names it) and then in the working directory. Raises `BadConfigError`.
     """
     if isinstance(ref, tuple):
-        return _from_pair(ref)
+        if len(ref) != 2 or not all(isinstance(item, Mapping) for item in ref):
+            what = "a tuple must be (main_config, create_config), two dicts"
+            raise BadConfigError(Problem("", what))
+        return EngineConfig(dotted.plain(ref[0]), dotted.plain(ref[1]))
     if isinstance(ref, ModuleType):
         source = getattr(ref, "__file__", None) or ref.__name__
         return _from_module(ref, source, ref.__package__ or "")
     if isinstance(ref, Path) or ref.endswith(".py") or "/" in ref:
-        path = _find(Path(ref).expanduser(), relative_to)
+        path = find_beside(Path(ref).expanduser(), relative_to)
         return _from_module(load_python_file(path), str(path))
     path, package = _module_file(ref)
     return _from_module(load_python_file(path, package), str(path), package)
@@ -78,47 +103,28 @@ def reloaded(config: EngineConfig) -> EngineConfig:
 def _overlaid(tree: dotted.Tree, values: Mapping[str, Any]) -> dotted.Tree:
     result: dotted.Tree = dotted.plain(tree)
     for path, value in values.items():
-        try:
-            value = dotted.merged(dotted.get(result, path), value)
-        except dotted.MissingPathError:
-            value = dotted.plain(value)
-        dotted.put(result, path, value)
+        dotted.put(result, path, dotted.merged(dotted.find(result, path), value))
     return result
-
-
-def _from_pair(pair: tuple[Any, ...]) -> EngineConfig:
-    if len(pair) != 2 or not all(isinstance(item, Mapping) for item in pair):
-        raise BadConfigError(
-            Problem("config", "a tuple must be (main_config, create_config), two dicts")
-        )
-    return EngineConfig(dotted.plain(pair[0]), dotted.plain(pair[1]))
 
 
 def _from_module(module: ModuleType, source: str, package: str = "") -> EngineConfig:
     names = [name for name in vars(module) if not name.startswith("_")]
-    problems = [
-        Problem(
-            source,
-            f"defines no `{wanted}`",
-            "a DI-engine config file defines main_config and create_config; "
-            + (did_you_mean(wanted, names) or "this one defines nothing"),
+    wanted = ("main_config", "create_config")
+    missing = [name for name in wanted if not isinstance(getattr(module, name, None), Mapping)]
+    if missing:
+        hint = "a DI-engine config file defines main_config and create_config"
+        raise BadConfigError(
+            Problem(source, f"defines no `{name}`", f"{hint}; {did_you_mean(name, names)}")
+            for name in missing
         )
-        for wanted in ("main_config", "create_config")
-        if not isinstance(getattr(module, wanted, None), Mapping)
-    ]
-    if problems:
-        raise BadConfigError(problems)
     system = getattr(module, "system_config", None)
-    return EngineConfig(
-        dotted.plain(module.main_config),
-        dotted.plain(module.create_config),
-        source,
-        package,
-        dotted.plain(system) if isinstance(system, Mapping) else None,
-    )
+    system = dotted.plain(system) if isinstance(system, Mapping) else None
+    main, create = dotted.plain(module.main_config), dotted.plain(module.create_config)
+    return EngineConfig(main, create, source, package, system)
 
 
-def _find(path: Path, relative_to: Path | None) -> Path:
+def find_beside(path: Path, relative_to: Path | None) -> Path:
+    """Return a path beside the folder if there is such a file, else in the working directory."""
     if path.is_absolute() or relative_to is None:
         return path
     beside = relative_to / path
@@ -141,20 +147,52 @@ def _module_file(dotted_name: str) -> tuple[Path, str]:
         raise BadConfigError(Problem(dotted_name, f"no package {top!r} can be imported", hint))
     if not rest:
         return Path(str(spec.origin)), ""
-    folder = Path(next(iter(spec.submodule_search_locations or [])))
-    for part in rest[:-1]:
-        if not (folder / part).is_dir():
-            known = [item.name for item in folder.iterdir() if item.is_dir()]
-            raise BadConfigError(
-                Problem(dotted_name, f"no {part!r} in {folder}", did_you_mean(part, known))
-            )
-        folder /= part
-    path = folder / f"{rest[-1]}.py"
-    if not path.is_file():
-        known = [item.stem for item in folder.glob("*.py")]
-        raise BadConfigError(
-            Problem(
-                dotted_name, f"no module {rest[-1]!r} in {folder}", did_you_mean(rest[-1], known)
-            )
-        )
+    path = Path(next(iter(spec.submodule_search_locations or [])))
+    for part in (*rest[:-1], f"{rest[-1]}.py"):
+        if not (path / part).exists():
+            known = [item.stem for item in path.iterdir()]
+            what = f"no {part!r} in {path}"
+            raise BadConfigError(Problem(dotted_name, what, did_you_mean(part, known)))
+        path /= part
     return path, dotted_name.rpartition(".")[0]
+
+
+def entry_function_name(entry: str) -> str:
+    """Return the function's name in `ding.entry`; raises ValueError for an unknown entry."""
+    if entry in SERIAL_ENTRIES:
+        return SERIAL_ENTRIES[entry]
+    if entry in SERIAL_ENTRIES.values():
+        return entry
+    raise ValueError(
+        f"unknown entry {entry!r}; {did_you_mean(entry, [*SERIAL_ENTRIES, MAIN_ENTRY])}"
+    )
+
+
+def entry_name(entry: str | Callable[..., Any]) -> str:
+    """Return what to call an entry in front of the user."""
+    return entry if isinstance(entry, str) else getattr(entry, "__name__", repr(entry))
+
+
+def entry_arguments(
+    entry: str | Callable[..., Any], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments under the names that the entry knows them by.
+
+    A function of the user's is given only what it takes. What a named entry
+    takes is DI-engine's to say: it is asked before a sweep starts.
+    """
+    if not isinstance(entry, str):
+        return fitting_arguments(entry, arguments)[0]
+    if entry_function_name(entry) not in _LEARN_FROM_DATA:
+        return dict(arguments)
+    return {"max_iter" if key == "max_train_iter" else key: v for key, v in arguments.items()}
+
+
+def fitting_arguments(
+    function: Callable[..., Any], arguments: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Split the arguments into those that the function takes and the names of the rest."""
+    parameters = inspect.signature(function).parameters
+    takes_all = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
+    taken = {key: v for key, v in arguments.items() if key in parameters or takes_all}
+    return taken, [key for key in arguments if key not in taken]

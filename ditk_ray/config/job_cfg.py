@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from types import MappingProxyType
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import NonNegativeInt, PositiveInt
 
 from ditk_ray.config.engine_config import ConfigRef
 
 
+class _Default(dict[str, Any]):
+    """A dict that is a field's default: of a dataclass's defaults, a hash is wanted."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobCfg:
     """A sweep over a DI-engine experiment, written as plain class attributes.
 
@@ -18,117 +29,117 @@ class JobCfg:
     Attributes that are not listed here have to start with an underscore.
     """
 
-    config: ClassVar[ConfigRef]
+    config: ConfigRef
     """The base experiment: a `.py` path (relative to this file), a dotted module
     such as `dizoo.classic_control.cartpole.config.cartpole_dqn_config`, or the
     pair `(main_config, create_config)`."""
 
-    entry: ClassVar[str | Callable[..., Any]] = "serial"
+    entry: str | Callable[..., Any] = "serial"
     """What trains: a DI-engine entry by the name that `ding -m` uses, a function of your
     own that takes `(main_config, create_config)`, or `main`: the config file's own
     `if __name__ == "__main__":` block, before which a trial's values are set in
     `main_config` and `create_config`. Its seed and its limits are then the block's affair."""
 
-    entry_args: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    entry_args: Mapping[str, Any] = _Default()
     """Further arguments of the entry, such as `expert_cfg` or `data_path`."""
 
-    space: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    space: Mapping[str, Any] = _Default()
     """What varies in `main_config`: nested or dotted, with Ray Tune's domains."""
 
-    create_space: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    create_space: Mapping[str, Any] = _Default()
     """What varies in `create_config`."""
 
-    metric: ClassVar[str | Sequence[str]] = "eval_value"
+    metric: str | Sequence[str] = "eval_value"
     """What is optimised; of several, as in `["eval_value", "time"]`, the first chooses the
     best trial, and all of them the Pareto set."""
 
-    mode: ClassVar[str | Sequence[str]] = "max"
+    mode: str | Sequence[str] = "max"
     """`max` or `min`; for several metrics one that counts for all, or one for each."""
 
-    num_samples: ClassVar[int] = 1
+    num_samples: PositiveInt = 1
     """How many times the space is drawn from (a grid is gone through each time)."""
 
-    max_env_step: ClassVar[int | None] = None
-    max_train_iter: ClassVar[int | None] = None
-    max_time: ClassVar[str | float | timedelta | None] = None
+    max_env_step: PositiveInt | None = None
+    max_train_iter: PositiveInt | None = None
+    max_time: str | float | timedelta | None = None
     """Wall-clock time for the whole sweep: seconds, or `"30m"`, `"2h"`."""
 
-    max_trial_time: ClassVar[str | float | timedelta | None] = None
+    max_trial_time: str | float | timedelta | None = None
     """Wall-clock time for one trial."""
 
-    resources: ClassVar[Mapping[str, Any]] = MappingProxyType({"cpu": 1})
+    resources: Mapping[str, Any] = _Default(cpu=1)
     """For one trial: `cpu`, `gpu` (fractions below 1), `memory` (`"4G"`), `custom`. With
     `max_memory`, a trial that ran out of memory is tried again with that much."""
 
-    max_concurrent: ClassVar[int | None] = None
+    max_concurrent: PositiveInt | None = None
     """How many trials run at once at most; by default as many as fit."""
 
-    seeds: ClassVar[int | Sequence[int]] = 1
+    seeds: int | Sequence[int] = 1
     """On how many seeds, or on which, each configuration is run."""
 
-    seeds_aggregate: ClassVar[str] = "mean"
+    seeds_aggregate: str = "mean"
     """What a trial's score is of the scores of its seeds: `mean`, `median`, `worst`, or `iqm`,
     the interquartile mean."""
 
-    searcher: ClassVar[Any] = None
+    searcher: Any = None
     """Chooses the trials: a name that `ditk-ray tune --list_searchers` shows, or a Ray Tune
     `Searcher`; by default the space is drawn from at random."""
 
-    searcher_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    searcher_options: Mapping[str, Any] = _Default()
     """Settings of a searcher that is given by name."""
 
-    known_points: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    known_points: Sequence[Mapping[str, Any]] = ()
     """Points of the space to begin with, nested or dotted as the space is. What a point
     leaves out is drawn."""
 
-    warm_start: ClassVar[str | None] = None
+    warm_start: str | None = None
     """An earlier sweep, by name or folder, that the searcher learns from."""
 
-    scheduler: ClassVar[Any] = None
+    scheduler: Any = None
     """Ends, pauses or changes running trials: a name that `ditk-ray tune --list_schedulers`
     shows, or a Ray Tune `TrialScheduler`; by default every trial runs to its end."""
 
-    scheduler_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    scheduler_options: Mapping[str, Any] = _Default()
     """Settings of a scheduler that is given by name."""
 
-    stopper: ClassVar[Any] = None
+    stopper: Any = None
     """Ends trials, or the sweep, early: a rule such as `"eval_value>=195"`,
     `"plateau(eval_value, 5) and env_step>=1e4"` or `"sweep.time>=2h"`, a dict, a Ray Tune
     `Stopper`, a function of `(trial_id, result)`; a list of them, of which each is enough,
     or what `ditk_ray.any_of` and `ditk_ray.all_of` put together."""
 
-    progress_reporter: ClassVar[Any] = "auto"
+    progress_reporter: Any = "auto"
     """`auto`, `live`, `plain`, `none`, or a Ray Tune `ProgressReporter`."""
 
-    backend: ClassVar[str] = "serial"
+    backend: Literal["serial", "dijob"] = "serial"
     """Where trials run: `serial`, in processes of Ray's nodes, or `dijob`, on Kubernetes."""
 
-    dijob_template: ClassVar[str | None] = None
+    dijob_template: str | Path | None = None
     """For `dijob`: a YAML file with a DIJob and, if it likes, a ConfigMap (relative to this
     file)."""
 
-    task_resources: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
+    task_resources: Mapping[str, Mapping[str, Any]] = _Default()
     """For `dijob`: the resources of single tasks, by their names; those that are not named
     have `resources`, if the job sets them, else the template's."""
 
-    checkpoints: ClassVar[bool] = True
-    """Whether trials keep checkpoints, from which a retry or a resumed sweep goes on."""
+    checkpoints: bool = True
+    """Whether trials keep checkpoints, from which a retry or a resumed sweep continues."""
 
-    checkpoint_buffer: ClassVar[bool] = False
+    checkpoint_buffer: bool = False
     """Whether the replay buffer is part of them; it may be large."""
 
-    startup_time: ClassVar[str | float | timedelta | None] = None
+    startup_time: str | float | timedelta | None = None
     """How long a trial may take to its first evaluation; `stall_time` by default."""
 
-    stall_time: ClassVar[str | float | timedelta | None] = None
+    stall_time: str | float | timedelta | None = None
     """How long a trial may take from one evaluation to the next. One that takes longer hangs:
     it is ended and tried again."""
 
-    retries: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    retries: Mapping[str, int] = _Default()
     """How often a trial is tried again, by what it failed of: `bug` (0 by default),
     `out_of_memory` (1), `stall` (2), `lost` (10 in an hour), `disk_full` (5), `not_started` (1,
     of DIJobs)."""
 
-    max_same_failures: ClassVar[int] = 5
+    max_same_failures: NonNegativeInt = 5
     """When so many trials have ended and all of them failed in the same way, the sweep is
-    stopped; 0 lets it go on."""
+    stopped; 0 lets it continue."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ditk_ray.config.nearest import did_you_mean
-from ditk_ray.config.python_file import load_python_file
 from ditk_ray.errors import BadConfigError, Problem
+from ditk_ray.util.python_file import load_python_file
+from ditk_ray.util.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from ditk_ray.config.job_spec import JobSpec
@@ -69,34 +69,31 @@ def load_job(
     """
     entry = find_job(cfg_class, cfg_file)
     module = load_python_file(entry.file)
+    # Pydantic and Ray, without which jobs are listed and found.
     from ditk_ray.config.job_cfg import JobCfg
     from ditk_ray.config.job_spec import check_job
 
     job = getattr(module, entry.name)
     if not (isinstance(job, type) and issubclass(job, JobCfg)):
-        raise BadConfigError(
-            Problem(f"{entry.file}: {entry.name}", "is no subclass of ditk_ray.JobCfg")
-        )
+        what = "is not a subclass of ditk_ray.JobCfg"
+        raise BadConfigError(Problem(f"{entry.file}: {entry.name}", what))
     return check_job(job, _named_parts(module, changes or {}), entry.file)
 
 
 def find_job(cfg_class: str | None, cfg_file: Path | None = None) -> JobEntry:
     """Return the one class that is meant, without loading it."""
-    if cfg_file is not None and not cfg_file.is_file():
-        load_python_file(cfg_file)  # raises, with the files that are there
     known, unreadable = (list_jobs(cfg_file), []) if cfg_file else _scan_folders()
     where = str(cfg_file) if cfg_file else f"{JOB_FOLDER}/"
     if cfg_class is None:
         if cfg_file is not None and len(known) == 1:
             return known[0]
         names = ", ".join(entry.name for entry in known) or "none"
-        raise BadConfigError(
-            Problem("--cfg_class", "is needed to say which job", f"in {where} there are: {names}")
-        )
+        hint = f"in {where} there are: {names}"
+        raise BadConfigError(Problem("--cfg_class", "is needed to say which job", hint))
     for entry in known:
         if entry.name == cfg_class:
             return entry
-    if cfg_file is not None and cfg_class in _all_classes(cfg_file):
+    if cfg_file is not None and f"\nclass {cfg_class}(" in cfg_file.read_text(encoding="utf-8"):
         return JobEntry(cfg_class, cfg_file, "")  # its base may be imported under any name
     hint = did_you_mean(cfg_class, [entry.name for entry in known]) or "there is no JobCfg at all"
     missing = Problem(f"--cfg_class {cfg_class}", f"no such class in {where}", hint)
@@ -119,26 +116,17 @@ def _named_parts(module: ModuleType, changes: Mapping[str, Any]) -> dict[str, An
 
 
 def _classes(file: Path) -> list[JobEntry]:
-    if not file.is_file():
-        load_python_file(file)  # raises, with the files that are there
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
-    except SyntaxError as error:
-        problem = Problem(f"{file}:{error.lineno}", f"SyntaxError: {error.msg}")
-        raise BadConfigError(problem) from error
-    except ValueError as error:  # bytes that are no text, or null bytes
-        raise BadConfigError(Problem(str(file), f"is no Python file: {error}")) from error
+    except (OSError, SyntaxError, ValueError):
+        load_python_file(file)  # raises, with the line or the files that are there
+        raise
     jobs: dict[str, JobEntry] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and any(_is_job(base, jobs) for base in node.bases):
             summary = (ast.get_docstring(node) or "").partition("\n")[0]
             jobs[node.name] = JobEntry(node.name, file, summary)
     return [entry for name, entry in jobs.items() if not name.startswith("_")]
-
-
-def _all_classes(file: Path) -> set[str]:
-    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
-    return {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def _is_job(base: ast.expr, jobs: Mapping[str, JobEntry]) -> bool:

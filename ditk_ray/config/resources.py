@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ditk_ray.config.quantities import parse_bytes, show_bytes
+from ditk_ray.util.units import parse_bytes, show_bytes
 
 _NAMES = ("cpu", "gpu", "memory", "max_memory", "custom")
 
@@ -32,6 +32,10 @@ class TrialResources:
         amounts = {"CPU": self.cpu, "GPU": self.gpu, "memory": float(self.memory or 0)}
         return {name: value for name, value in (amounts | dict(self.custom)).items() if value}
 
+    def given(self) -> dict[str, Any]:
+        """Return the amounts that are not zero, by our own names."""
+        return {key: value for key, value in asdict(self).items() if value}
+
     def as_given(self, amounts: Mapping[str, float]) -> TrialResources:
         """Return what a trial has that Ray gave these amounts, by its own names."""
         memory = amounts.get("memory")
@@ -44,7 +48,6 @@ class TrialResources:
 
     @property
     def threads(self) -> int:
-        """How many numeric threads a trial may use."""
         return max(1, int(self.cpu))
 
     def __str__(self) -> str:
@@ -75,21 +78,13 @@ def parse_resources(given: Mapping[str, Any] | TrialResources) -> TrialResources
     gpu = _amount("gpu", values.get("gpu", 0))
     if gpu > 1 and gpu != int(gpu):
         raise ValueError(f"gpu is {gpu:g}; above 1 it has to be a whole number")
-    memory, max_memory = (
-        parse_bytes(values[name]) if values.get(name) is not None else None
-        for name in ("memory", "max_memory")
-    )
+    sizes = (values.get(name) for name in ("memory", "max_memory"))
+    memory, max_memory = (None if size is None else parse_bytes(size) for size in sizes)
     if memory == 0:
         raise ValueError("memory is 0, with which nothing can run; leave it out for no limit")
     if max_memory is not None and (memory is None or max_memory <= memory):
         raise ValueError("max_memory has to be more than memory, which has to be given with it")
-    return TrialResources(
-        cpu=_amount("cpu", values.get("cpu", 1)),
-        gpu=gpu,
-        memory=memory,
-        custom=custom,
-        max_memory=max_memory,
-    )
+    return TrialResources(_amount("cpu", values.get("cpu", 1)), gpu, memory, custom, max_memory)
 
 
 def _amount(name: str, value: Any) -> float:

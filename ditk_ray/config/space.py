@@ -11,12 +11,23 @@ in every trial. Two things go beyond Tune:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from ray.tune.search.sample import Domain, Function
+from ray.tune.search.sample import (
+    Categorical,
+    Domain,
+    Float,
+    Function,
+    Integer,
+    LogUniform,
+    Normal,
+    Quantized,
+)
 from ray.tune.search.variant_generator import RecursiveDependencyError
 
 from ditk_ray.errors import BadConfigError, Problem
@@ -33,7 +44,6 @@ class Conditional:
     domain: Any
 
     def holds(self, value: Any) -> bool:
-        """Say whether `value` of the parent lets this parameter exist."""
         if callable(self.wanted):
             return bool(self.wanted(value))
         if isinstance(self.wanted, (list, tuple, set, frozenset)):
@@ -71,14 +81,6 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The values of one trial, split by the dict that they are laid on."""
-
-    main: dict[str, Any]
-    create: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class SearchSpace:
     """All parameters of a sweep, in the order they were written."""
 
@@ -87,28 +89,30 @@ class SearchSpace:
     def tune_space(self) -> dict[str, Any]:
         """Return the flat `param_space` that Ray Tune samples from."""
         fixed = {item.name: item.domain for item in self.parameters if not item.is_sampled}
-        return {
-            item.name: _for_tune(item.domain, fixed) for item in self.parameters if item.is_sampled
-        }
+        drawn = {item.name: item.domain for item in self.parameters if item.is_sampled}
+        for name, domain in drawn.items():
+            if isinstance(domain, Function) and domain.pass_config:
+                drawn[name] = Function(partial(_call_nested, domain.func, fixed))
+        return drawn
 
     def active(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
         """Return the drawn values without those whose condition does not hold."""
         exists = self._existing(drawn)
         return {name: value for name, value in drawn.items() if name in exists}
 
-    def sample(self, drawn: Mapping[str, Any]) -> Sample:
-        """Turn what Tune drew into values to lay on the config."""
+    def sample(self, drawn: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Turn what Tune drew into values to lay on `main_config` and on `create_config`."""
         exists = self._existing(drawn)
-        result = Sample({}, {})
+        main: dict[str, Any] = {}
+        create: dict[str, Any] = {}
         for item in self.parameters:
             if item.name in exists:
                 value = drawn[item.name] if item.is_sampled else item.domain
                 path = item.name.removeprefix(CREATE_PREFIX)
-                (result.main if path == item.name else result.create)[path] = value
-        return result
+                (main if path == item.name else create)[path] = value
+        return main, create
 
     def _existing(self, drawn: Mapping[str, Any]) -> set[str]:
-        """Return the names of the parameters whose conditions hold, parents first."""
         by_name = {item.name: item for item in self.parameters}
         values = {item.name: drawn.get(item.name, item.domain) for item in self.parameters}
 
@@ -127,14 +131,7 @@ def is_domain(value: Any) -> bool:
 
 
 def is_grid(value: Any) -> bool:
-    """Say whether `value` is what `tune.grid_search` returns."""
     return isinstance(value, dict) and set(value) == {"grid_search"}
-
-
-def count_trials(space: SearchSpace, num_samples: int) -> int:
-    """Return how many trials there are of a space: its grids' points, `num_samples` times."""
-    grids = [item.domain for item in space.parameters if is_grid(item.domain)]
-    return num_samples * prod(len(domain["grid_search"]) for domain in grids)
 
 
 def build_space(
@@ -149,20 +146,21 @@ def build_space(
     condition that names no parameter.
     """
     found = [*_walk(space, ""), *_walk(create_space or {}, CREATE_PREFIX)]
-    fixed = [name.removeprefix("+") for name in overrides or {}]
-    parameters = [item for item in found if not _covered(item.name, fixed)]
-    parameters += [
+    fixed = [
         Parameter(name.removeprefix("+"), value, name.startswith("+"))
         for name, value in (overrides or {}).items()
     ]
-    problems = [*_twice(parameters), *_bad_conditions(parameters)]
+    covered = tuple(f"{item.name}." for item in fixed)
+    parameters = [item for item in found if not f"{item.name}.".startswith(covered)] + fixed
+    problems = [
+        Problem(name, "stands twice in the space", "keep one of them")
+        for name, count in Counter(item.name for item in parameters).items()
+        if count > 1
+    ]
+    problems += _bad_conditions(parameters)
     if problems:
         raise BadConfigError(problems)
     return SearchSpace(tuple(parameters))
-
-
-def _covered(name: str, fixed: list[str]) -> bool:
-    return any(name == path or name.startswith(path + ".") for path in fixed)
 
 
 def _walk(
@@ -203,64 +201,32 @@ def _skeleton(node: Any) -> Any:
     return node
 
 
-def _twice(parameters: list[Parameter]) -> Iterator[Problem]:
-    seen: set[str] = set()
-    for item in parameters:
-        if item.name in seen:
-            yield Problem(item.name, "stands twice in the space", "keep one of them")
-        seen.add(item.name)
-
-
 def _bad_conditions(parameters: list[Parameter]) -> Iterator[Problem]:
     parents = {item.name: [one.parent for one in item.conditions] for item in parameters}
     for item in parameters:
         for parent in parents[item.name]:
-            if parent not in parents or parent == item.name:
-                yield Problem(
-                    item.name,
-                    f"depends on {parent!r}, which is no other parameter of the space",
-                    "the first argument of when() is the dotted path of another parameter",
-                )
-            elif item.name in _ancestors(parent, parents):
-                yield Problem(item.name, f"depends on {parent!r}, which depends on it in turn")
+            if parent not in parents:
+                what = f"depends on {parent!r}, which is not another parameter of the space"
+                hint = "the first argument of when() is the dotted path of another parameter"
+                yield Problem(item.name, what, hint)
         if item.conditions and is_grid(item.domain):
-            yield Problem(
-                item.name,
-                "grid_search inside when() would run the same trial several times",
-                "use tune.choice, or a grid_search over whole dicts",
-            )
+            what = "grid_search inside when() would run the same trial several times"
+            yield Problem(item.name, what, "use tune.choice, or a grid_search over whole dicts")
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        yield Problem(error.args[1][0], f"depends on itself: {' <- '.join(error.args[1])}")
 
 
-def _ancestors(name: str, parents: Mapping[str, list[str]]) -> set[str]:
-    found: set[str] = set()
-    waiting = list(parents.get(name, ()))
-    while waiting:
-        parent = waiting.pop()
-        if parent not in found:
-            found.add(parent)
-            waiting += parents.get(parent, ())
-    return found
-
-
-def _for_tune(domain: Any, fixed: Mapping[str, Any]) -> Any:
-    if isinstance(domain, Function) and domain.pass_config:
-        return Function(_NestedArgument(domain.func, fixed))
-    return domain
-
-
-@dataclass(frozen=True)
-class _NestedArgument:
-    """Calls a `sample_from` function with a view that has the config's own shape."""
-
-    function: Callable[[Any], Any]
-    fixed: Mapping[str, Any]
-
-    def __call__(self, config: Mapping[str, Any]) -> Any:
-        # Tune's own generator passes the whole experiment, whose `config` is ours, and
-        # wraps it once more after a KeyError or AttributeError.
-        while isinstance(config.get("config"), Mapping):
-            config = config["config"]
-        return self.function(DrawnValues({**self.fixed, **config}))
+def _call_nested(
+    function: Callable[[Any], Any], fixed: Mapping[str, Any], config: Mapping[str, Any]
+) -> Any:
+    """Call a `sample_from` function with a view that has the config's own shape."""
+    # Tune's own generator passes the whole experiment, whose `config` is ours, and
+    # wraps it once more after a KeyError or AttributeError.
+    while isinstance(config.get("config"), Mapping):
+        config = config["config"]
+    return function(DrawnValues({**fixed, **config}))
 
 
 class DrawnValues:
@@ -284,9 +250,45 @@ class DrawnValues:
             return value
         if any(name.startswith(path + ".") for name in self._flat):
             return DrawnValues(self._flat, path + ".")
-        raise LookupError(f"sample_from asks for {path!r}, which is no parameter of the space")
+        raise LookupError(f"sample_from asks for {path!r}, which is not a parameter of the space")
 
     def __getattr__(self, key: str) -> Any:
         if key.startswith("__"):
             raise AttributeError(key)
         return self[key]
+
+
+Description = dict[str, Any]
+"""A parameter as data. `kind` is `float`, `int`, `choice`, `grid`, `fixed` or `function`.
+
+Numbers have `lower`, `upper` (for an `int` one more than the largest, as Tune has it), `log`
+and perhaps `step`; normally distributed ones have `mean` and `sd` instead. Choices and grids
+have `choices`, fixed ones a `value`."""
+
+
+def describe_space(space: SearchSpace) -> dict[str, Description]:
+    return {item.name: describe_domain(item.domain) for item in space.parameters}
+
+
+def describe_domain(domain: Any) -> Description:
+    """Return a domain, or a plain value, as data."""
+    if is_grid(domain):
+        return {"kind": "grid", "choices": list(domain["grid_search"])}
+    if isinstance(domain, Categorical):
+        return {"kind": "choice", "choices": list(domain.categories)}
+    if isinstance(domain, (Float, Integer)):
+        return _describe_numbers(domain)
+    if isinstance(domain, Function):
+        return {"kind": "function"}
+    return {"kind": "fixed", "value": domain}
+
+
+def _describe_numbers(domain: Float | Integer) -> Description:
+    sampler, step = domain.get_sampler(), {}
+    if isinstance(sampler, Quantized):
+        sampler, step = sampler.get_sampler(), {"step": sampler.q}
+    kind = {"kind": "float" if isinstance(domain, Float) else "int"}
+    if isinstance(sampler, Normal):
+        return kind | {"mean": sampler.mean, "sd": sampler.sd} | step
+    is_log = isinstance(sampler, LogUniform)
+    return kind | {"lower": domain.lower, "upper": domain.upper, "log": is_log} | step

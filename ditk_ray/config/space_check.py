@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from ray.tune.search.sample import Categorical, Domain, Float, Function, Integer
+from ray.tune.search.sample import Float, Function
 from ray.tune.search.variant_generator import generate_variants
 
-from ditk_ray.config import dotted
 from ditk_ray.config.engine_config import EngineConfig
-from ditk_ray.config.nearest import nearest_path
-from ditk_ray.config.space import CREATE_PREFIX, Parameter, SearchSpace, is_grid
+from ditk_ray.config.space import CREATE_PREFIX, Parameter, SearchSpace, describe_domain
 from ditk_ray.errors import Problem
+from ditk_ray.util import dotted
+from ditk_ray.util.suggest import nearest_path
 
-_MISSING = object()
+_WHOLE_NUMBERS = "tune.randint, qrandint and lograndint draw whole numbers; if a fraction is meant"
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,10 @@ class KnownPaths:
     config: EngineConfig
     defaults: EngineConfig
 
-    def allowed(self, parameter: Parameter) -> list[Any]:
+    def allowed(self, name: str) -> list[Any]:
         """Return the values known at the parameter's path; empty if it is unknown."""
-        path, trees = self._trees(parameter.name)
-        found = [_look_up(tree, path) for tree in trees]
-        return [value for value in found if value is not _MISSING]
+        path, trees = self._trees(name)
+        return [value for tree in trees for value in _look_up(tree, path)]
 
     def nearest(self, name: str) -> str | None:
         """Return the existing parameter name that `name` was probably meant to be."""
@@ -59,17 +58,14 @@ def check_space(space: SearchSpace, known: KnownPaths) -> list[Problem]:
 def _check(parameter: Parameter, known: KnownPaths) -> Iterator[Problem]:
     if parameter.is_new:
         return
-    allowed = known.allowed(parameter)
+    allowed = known.allowed(parameter.name)
     if not allowed:
         nearest = known.nearest(parameter.name)
-        yield Problem(
-            parameter.name,
-            "no such path in the config or in DI-engine's defaults for it",
-            (f"did you mean {nearest!r}? " if nearest else "")
-            + f"To add a new key on purpose, write '+{parameter.name}'.",
-        )
-        return
-    for value in example_values(parameter.domain):
+        close = f"did you mean {nearest!r}? " if nearest else ""
+        hint = f"{close}To add a new key on purpose, write '+{parameter.name}'."
+        what = "no such path in the config or in DI-engine's defaults for it"
+        yield Problem(parameter.name, what, hint)
+    for value in _example_values(parameter.domain) if allowed else ():
         yield from _check_value(parameter, value, allowed, known)
 
 
@@ -79,8 +75,12 @@ def _check_value(
     if isinstance(value, Mapping) and any(isinstance(item, Mapping) for item in allowed):
         for key, item in value.items():
             yield from _check(Parameter(f"{parameter.name}.{key}", item), known)
-    elif reason := contradiction(value, allowed):
-        yield Problem(parameter.name, reason, _type_hint(parameter.domain, allowed))
+    elif value is not None and not any(_same_kind(value, item) for item in allowed):
+        stated = next(item for item in allowed if item is not None)
+        what = f"{_shown(value)} where the config has {_shown(stated)}"
+        is_fraction = isinstance(parameter.domain, Float) and type(stated) is int
+        hint = f"{_WHOLE_NUMBERS}, write {float(stated)} in the config" if is_fraction else ""
+        yield Problem(parameter.name, what, hint)
 
 
 def _check_drawn_functions(space: SearchSpace, known: KnownPaths) -> list[Problem]:
@@ -94,42 +94,24 @@ def _check_drawn_functions(space: SearchSpace, known: KnownPaths) -> list[Proble
         cause = error.__context__ or error
         # Tune's message holds the path of the one that failed.
         names = [item.name for item in functions if repr((item.name,)) in str(error)]
-        return [
-            Problem(
-                ", ".join(names or [item.name for item in functions]),
-                f"sample_from fails: {type(cause).__name__}: {cause}",
-                "it is given the values drawn so far",
-            )
-        ]
+        where = ", ".join(names or [item.name for item in functions])
+        what = f"sample_from fails: {type(cause).__name__}: {cause}"
+        return [Problem(where, what, "it is given the values drawn so far")]
     return [
         problem
         for item in functions
         if not item.is_new
-        for problem in _check_value(item, drawn[item.name], known.allowed(item), known)
+        for problem in _check_value(item, drawn[item.name], known.allowed(item.name), known)
     ]
 
 
-def example_values(domain: Any) -> list[Any]:
+def _example_values(domain: Any) -> list[Any]:
     """Return values that stand for all that a domain can yield, as to their type."""
-    if is_grid(domain):
-        return list(domain["grid_search"])
-    if isinstance(domain, Categorical):
-        return list(domain.categories)
-    if isinstance(domain, Float):
-        return [0.5]
-    if isinstance(domain, Integer):
-        return [1]
-    if isinstance(domain, Domain):
-        return []
-    return [domain]
-
-
-def contradiction(value: Any, allowed: list[Any]) -> str | None:
-    """Say why the type of `value` fits none of the values known, or return None."""
-    if value is None or any(_same_kind(value, item) for item in allowed):
-        return None
-    stated = next(item for item in allowed if item is not None)
-    return f"{_shown(value)} where the config has {_shown(stated)}"
+    described = describe_domain(domain)
+    if described["kind"] == "fixed":
+        return [described["value"]]
+    numbers = {"float": [0.5], "int": [1]}
+    return list(described.get("choices", numbers.get(described["kind"], [])))
 
 
 def _same_kind(value: Any, base: Any) -> bool:
@@ -138,38 +120,24 @@ def _same_kind(value: Any, base: Any) -> bool:
     for kind in (bool, str, Mapping, (list, tuple)):
         if isinstance(base, kind) or isinstance(value, kind):
             return isinstance(base, kind) and isinstance(value, kind)
-    if isinstance(base, Integral):
-        return isinstance(value, Integral)
-    if isinstance(base, Real):
-        return isinstance(value, Real)
-    return True
-
-
-def _type_hint(domain: Any, allowed: list[Any]) -> str:
-    stated = next(item for item in allowed if item is not None)
-    if isinstance(domain, Float) and type(stated) is int:
-        return (
-            "tune.randint, qrandint and lograndint draw whole numbers; "
-            f"if a fraction is meant, write {float(stated)} in the config"
-        )
-    return ""
+    numbers = (kind for kind in (Integral, Real) if isinstance(base, kind))
+    return isinstance(value, next(numbers, object))
 
 
 def _shown(value: Any) -> str:
     return f"the {type(value).__name__} {value!r}"
 
 
-def _look_up(tree: Any, path: str) -> Any:
+def _look_up(node: Any, path: str) -> list[Any]:
     """Follow `path`; a None on the way may become anything, so it allows what is below."""
-    node = tree
     for part in path.split("."):
         if node is None:
-            return None
+            break
         try:
             node = dotted.get(node, part)
         except dotted.MissingPathError:
-            return _MISSING
-    return node
+            return []
+    return [node]
 
 
 def _all_paths(tree: dotted.Tree) -> Iterator[str]:

@@ -1,1 +1,0 @@
-"""DIJobs: their templates and manifests, and speaking to Kubernetes about them."""

@@ -1,45 +1,86 @@
-"""The objects of one kind in one namespace: kubectl's verbs, on plain dicts."""
+"""Objects of Kubernetes as plain dicts: their kinds, kubectl's verbs on them, and their ages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from ditk_ray.kube.pod_stream import PROTOCOL, PodStream
-from ditk_ray.kube.refusals import Asked
-from ditk_ray.kube.resources import Resource
-from ditk_ray.kube.streams import LineStream
-from ditk_ray.kube.wire import APPLY_PATCH, MERGE_PATCH, Call, Wire
+from ditk_ray.kube.http_client import JSON, Call, HttpClient, LineStream
 
 Manifest = dict[str, Any]
 """An object as the API server writes it in JSON."""
 
-FIELD_MANAGER = "ditk-ray"
-"""Under which name the API server keeps which fields are ours."""
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGER = "ditk-ray"
+"""The label, and its value, on all that we make; the latter also says which fields are ours."""
+
+CLUSTER = "ditk-ray/cluster"
+"""On all that makes up a Ray cluster of ours: the cluster's name."""
 
 _PAGE = "500"
+_MERGE_PATCH = "application/merge-patch+json"
+_APPLY_PATCH = "application/apply-patch+yaml"  # of which JSON is a part
+RAY_API = "ray.io/v1"
 
 
 @dataclass(frozen=True)
-class Listed:
-    """All objects of a collection, and the version of it to watch from."""
+class Resource:
+    """One kind of object."""
 
-    items: list[Manifest]
-    version: str
+    plural: str
+    kind: str
+    api_version: str
+
+
+DIJOBS = Resource("dijobs", "DIJob", "diengine.opendilab.org/v2alpha1")
+PODS = Resource("pods", "Pod", "v1")
+EVENTS = Resource("events", "Event", "v1")
+CONFIG_MAPS = Resource("configmaps", "ConfigMap", "v1")
+RAY_CLUSTERS = Resource("rayclusters", "RayCluster", RAY_API)
+RAY_JOBS = Resource("rayjobs", "RayJob", RAY_API)
+SERVICES = Resource("services", "Service", "v1")
+ENDPOINTS = Resource("endpoints", "Endpoints", "v1")
+VOLUME_CLAIMS = Resource("persistentvolumeclaims", "PersistentVolumeClaim", "v1")
+DEPLOYMENTS = Resource("deployments", "Deployment", "apps/v1")
+ROLE_BINDINGS = Resource("rolebindings", "RoleBinding", "rbac.authorization.k8s.io/v1")
+TOKENS = Resource(kind="Secret", api_version="v1", plural="secrets")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An object that was found, and of which kind it is."""
+
+    resource: Resource
+    manifest: Manifest
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        """What no other object has, not even one of the same name."""
+        return str(self.manifest["metadata"]["uid"])
+
+    @property
+    def title(self) -> str:
+        return f"{self.resource.kind.lower()}/{self.name}"
 
 
 class Objects:
     """Creates, reads, changes and deletes objects. For any number of threads.
 
-    Every method raises a KubeError, and tries again by itself what may pass.
+    `namespace` is empty for kinds that live in none, and to list those of all namespaces.
+    Every method raises a KubeError, after retrying what may pass.
     `patience` overrides for how long, in seconds.
     """
 
-    def __init__(self, wire: Wire, resource: Resource, namespace: str) -> None:
+    def __init__(self, http: HttpClient, resource: Resource, namespace: str) -> None:
         self.resource = resource
         self.namespace = namespace
-        self._wire = wire
+        self._http = http
 
     def create(
         self,
@@ -51,43 +92,46 @@ class Objects:
         """Make an object and return it as the server has it.
 
         With `is_repeatable` it is sent again when the connection broke before the answer.
-        KubeConflictError can then mean that it is one's own.
+        KubeConflictError can then mean that the object is the one just made.
         """
-        call = self._call("POST", body=manifest)
-        return self._wire.ask(replace(call, is_repeatable=is_repeatable), patience)
+        call = self.call("POST", body=manifest, is_repeatable=is_repeatable)
+        return self._http.ask(call, patience)
 
     def check(self, manifest: Mapping[str, Any]) -> Manifest:
         """Have an object checked as if it were made, and return what would be stored."""
-        call = self._call("POST", query={"dryRun": "All"}, body=manifest)
-        return self._wire.ask(replace(call, is_repeatable=True))
+        return self._http.ask(self.call("POST", query={"dryRun": "All"}, body=manifest))
 
     def get(self, name: str, patience: float | None = None) -> Manifest:
-        """Return one object."""
-        return self._wire.ask(self._call("GET", name), patience)
+        return self._http.ask(self.call("GET", name), patience)
+
+    def snapshot(
+        self, labels: str = "", fields: str = "", patience: float | None = None
+    ) -> tuple[list[Manifest], str]:
+        """Return the objects that the selectors choose, and the version to watch from."""
+        # In lists the server leaves these out of the items.
+        known = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
+        items: list[Manifest] = []
+        given = {"labelSelector": labels, "fieldSelector": fields, "limit": _PAGE}
+        query = {key: value for key, value in given.items() if value}
+        while True:
+            page = self._http.ask(self.call("GET", query=query), patience)
+            items += [known | item for item in page.get("items") or []]
+            about = page["metadata"]
+            if not about.get("continue"):
+                return items, str(about.get("resourceVersion", ""))
+            query["continue"] = about["continue"]
 
     def list(
         self, labels: str = "", fields: str = "", patience: float | None = None
     ) -> list[Manifest]:
-        """Return the objects that the selectors choose."""
-        return self.snapshot(labels, fields, patience).items
-
-    def snapshot(self, labels: str = "", fields: str = "", patience: float | None = None) -> Listed:
-        """Return the objects that the selectors choose, and their version."""
-        items: list[Manifest] = []
-        version = ""
-        for page in self._pages(_selectors(labels, fields), patience):
-            version = str(page["metadata"].get("resourceVersion", ""))
-            # In lists the server leaves these out of the items.
-            known = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
-            items += [known | item for item in page.get("items") or []]
-        return Listed(items, version)
+        return self.snapshot(labels, fields, patience)[0]
 
     def patch(
         self, name: str, changes: Mapping[str, Any], patience: float | None = None
     ) -> Manifest:
         """Merge `changes` into an object (None removes a key) and return the whole."""
-        call = self._call("PATCH", name, body=changes)
-        return self._wire.ask(replace(call, content_type=MERGE_PATCH), patience)
+        call = self.call("PATCH", name, body=changes, content_type=_MERGE_PATCH)
+        return self._http.ask(call, patience)
 
     def apply(self, manifest: Mapping[str, Any], *, is_check: bool = False) -> Manifest:
         """Have an object be as the manifest says, whether it is there or not; return the whole.
@@ -95,11 +139,12 @@ class Objects:
         Fields that the manifest had before and has no more are removed, those of others stay.
         With `is_check` nothing is stored: the answer is what would be.
         """
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        query = {"fieldManager": MANAGER, "force": "true"}
         if is_check:
             query["dryRun"] = "All"
-        call = self._call("PATCH", manifest["metadata"]["name"], query=query, body=manifest)
-        return self._wire.ask(replace(call, content_type=APPLY_PATCH))
+        name = manifest["metadata"]["name"]
+        call = self.call("PATCH", name, query=query, body=manifest, content_type=_APPLY_PATCH)
+        return self._http.ask(call)
 
     def delete(self, name: str, uid: str | None = None, patience: float | None = None) -> None:
         """Delete an object; what it owns follows in the background.
@@ -110,42 +155,24 @@ class Objects:
         options: Manifest = {"propagationPolicy": "Background"}
         if uid:
             options["preconditions"] = {"uid": uid}
-        self._wire.ask(self._call("DELETE", name, body=options), patience)
+        self._http.ask(self.call("DELETE", name, body=options), patience)
 
-    def watch(
-        self, version: str, labels: str, seconds: int, silence: float, fields: str = ""
-    ) -> LineStream:
+    def watch(self, version: str, labels: str, seconds: int, silence: float) -> LineStream:
         """Open a watch from a version on, which the server ends after `seconds`."""
-        query = _selectors(labels, fields) | {
+        query = {
+            "labelSelector": labels,
             "watch": "true",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
-        call = self._call("GET", query=query)
-        call = replace(call, asked=replace(call.asked, is_watch=True))
-        return self._wire.open(call, silence, patience=0)
+        return self._http.open(self.call("GET", query=query), silence, patience=0)
 
     def log(self, name: str, query: Mapping[str, str], silence: float) -> LineStream:
         """Open the log of a pod, with the API's own parameters (`follow`, `sinceTime` ...)."""
-        return self._wire.open(self._call("GET", name, "log", query=query), silence, patience=0)
+        return self._http.open(self.call("GET", name, "log", query=query), silence, patience=0)
 
-    def forward(self, name: str, port: int) -> PodStream:
-        """Open a connection to a port of a pod."""
-        call = self._call("GET", name, "portforward", query={"ports": str(port)})
-        return PodStream(self._wire.upgrade(call, PROTOCOL))
-
-    def _pages(self, query: Mapping[str, str], patience: float | None) -> Iterator[Manifest]:
-        token = ""
-        while True:
-            paged = {**query, "limit": _PAGE} | ({"continue": token} if token else {})
-            page = self._wire.ask(self._call("GET", query=paged), patience)
-            yield page
-            token = page["metadata"].get("continue", "")
-            if not token:
-                return
-
-    def _call(
+    def call(
         self,
         method: str,
         name: str | None = None,
@@ -153,12 +180,50 @@ class Objects:
         *,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
+        content_type: str = JSON,
+        is_repeatable: bool = True,
     ) -> Call:
-        asked = Asked(method, self.resource.plural, self.namespace, name, part)
-        path = self.resource.path(self.namespace, name, part)
-        return Call(asked, path, query or {}, body)
+        """Return a request about the collection, one object, or a part of it (`log`)."""
+        root = "apis" if "/" in self.resource.api_version else "api"
+        place = ("namespaces", self.namespace) if self.namespace else ()
+        pieces = (root, self.resource.api_version, *place, self.resource.plural, name, part)
+        path = "/" + "/".join(piece for piece in pieces if piece)
+        about = (self.resource.plural, self.namespace, name, part)
+        return Call(method, path, *about, query or {}, body, content_type, is_repeatable)
 
 
-def _selectors(labels: str, fields: str) -> dict[str, str]:
-    given = {"labelSelector": labels, "fieldSelector": fields}
-    return {key: value for key, value in given.items() if value}
+def kube_quantity(amount: int) -> str:
+    """Write a number of bytes as Kubernetes does: `16Gi`, `512Mi`, or the number."""
+    for size, unit in ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):
+        if amount % size == 0 and amount >= size:
+            return f"{amount // size}{unit}"
+    return str(amount)
+
+
+def moment(stamp: Any) -> float:
+    """Return a stamp as a number, by which times can be compared; 0 for one that is none.
+
+    Some stamps have fractions of a second and some have not: as texts they cannot be compared.
+    """
+    try:
+        return datetime.fromisoformat(str(stamp)).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def seconds_since(stamp: Any, now: datetime) -> float:
+    """Return how long ago a stamp is; 0 for one of the future, or that is none."""
+    then = moment(stamp)
+    return max(0.0, now.timestamp() - then) if then else 0.0
+
+
+def age_of(manifest: Manifest, now: datetime) -> float:
+    return seconds_since(manifest["metadata"].get("creationTimestamp"), now)
+
+
+def show_age(seconds: float) -> str:
+    """Write an age in one unit, as kubectl mostly does: `45s`, `110m`, `26h`, `9d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{int(seconds / size)}{unit}"
+    return f"{max(0, int(seconds))}s"

@@ -10,7 +10,6 @@ import yaml
 
 
 def yaml_text(value: Any) -> str:
-    """Return a value as one document."""
     return yaml_documents([value])
 
 
@@ -28,11 +27,7 @@ def read_yaml(text: str) -> Any:
 
 
 def read_yaml_documents(text: str) -> list[Any]:
-    """Return what the documents of a file hold; raises ValueError if it is no YAML."""
-    try:
-        return list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None
+    return list(yaml.safe_load_all(text))
 
 
 class _ReadableDumper(yaml.SafeDumper):
@@ -44,12 +39,8 @@ class _ReadableDumper(yaml.SafeDumper):
 
 def _show_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-def _show_name(dumper: yaml.SafeDumper, name: StrEnum) -> yaml.ScalarNode:
-    return _show_text(dumper, str(name))
+    return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style=style)
 
 
 _ReadableDumper.add_representer(str, _show_text)
-_ReadableDumper.add_multi_representer(StrEnum, _show_name)
+_ReadableDumper.add_multi_representer(StrEnum, _show_text)

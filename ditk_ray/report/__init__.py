@@ -1,1 +1,0 @@
-"""Showing a sweep: one page that opens without a network."""

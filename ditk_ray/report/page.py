@@ -10,30 +10,25 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ditk_ray.config.quantities import show_seconds
-from ditk_ray.config.whole_file import write_whole
+from ditk_ray.config.terms import show_description
 from ditk_ray.errors import BadConfigError, Problem
-from ditk_ray.report.axes import short_names
-from ditk_ray.report.charts.chart import Chart
-from ditk_ray.report.charts.drawn import notes_on_points
-from ditk_ray.report.charts.history import history
-from ditk_ray.report.charts.importances import caption, importance_chart
-from ditk_ray.report.charts.learning_curves import learning_curves
-from ditk_ray.report.charts.objectives import objectives_chart
-from ditk_ray.report.charts.parallel import parallel
-from ditk_ray.report.charts.parameters import parameter_charts
-from ditk_ray.report.data import SweepData, TrialData, gather
-from ditk_ray.report.details import job_rows, space_rows
-from ditk_ray.report.facts import facts, usage_rows
-from ditk_ray.report.failures import failures, retried_rows
-from ditk_ray.report.headline import headline
-from ditk_ray.report.importance import importances
-from ditk_ray.report.provenance import provenance_rows
-from ditk_ray.report.table import build_pareto_table, build_table
-from ditk_ray.report.usage import measure
-from ditk_ray.report.values import for_plotly, script_json, show
-from ditk_ray.tracking.artifacts import BEST_CONFIG_FILE, REPORT_FILE
-from ditk_ray.trial.files import CONFIG_FILE
+from ditk_ray.record.sweep_folder import BEST_CONFIG_FILE, REPORT_FILE
+from ditk_ray.report import charts, sections
+from ditk_ray.report.data import (
+    SweepData,
+    TrialData,
+    for_plotly,
+    gather,
+    script_json,
+    short_names,
+    show,
+    show_count,
+)
+from ditk_ray.report.importance import caption, importance_chart, importances
+from ditk_ray.report.parameter_charts import parallel, parameter_charts
+from ditk_ray.trial.reports import CONFIG_FILE
+from ditk_ray.util.files import write_whole
+from ditk_ray.util.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -58,38 +53,27 @@ def write_report(folder: Path, target: Path | None = None) -> Path:
 
 
 def render_page(sweep: SweepData) -> str:
-    """Return the page's text."""
     found = importances(sweep)
     labels = short_names(axis.name for axis in sweep.axes)
-    usage = measure(sweep)
-    charts = {
-        "objectives": objectives_chart(sweep),
-        "curves": learning_curves(sweep),
-        "history": history(sweep),
+    named = {
+        "objectives": charts.objectives_chart(sweep),
+        "curves": charts.learning_curves(sweep),
+        "history": charts.history(sweep),
         "importances": importance_chart(found, labels),
         "parallel": parallel(sweep),
     }
     each = parameter_charts(sweep)
-    drawn = [chart for chart in (*charts.values(), *each) if chart is not None]
+    drawn = [chart for chart in (*named.values(), *each) if chart is not None]
     scripts = [_plotly(), _script()]
     return _template().render(
         sweep=sweep,
-        headline=headline(sweep),
-        facts=facts(sweep, usage),
-        best=sweep.best and _best(sweep, sweep.best),
-        charts=charts,
+        best=sweep.best,
+        command=sweep.best and _command(sweep, sweep.best),
+        sections=sections,
+        charts=named,
         parameters=each,
         importance_text=caption(found, labels),
-        notes=notes_on_points(sweep),
-        table=build_table(sweep),
-        pareto=build_pareto_table(sweep),
-        failures=failures(sweep),
-        retried_rows=retried_rows(sweep),
-        usage=usage,
-        usage_rows=usage_rows(sweep, usage),
-        job=job_rows(sweep),
-        space=space_rows(sweep),
-        provenance=provenance_rows(sweep.folder),
+        notes=charts.notes_on_points(sweep),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         style=(_HERE / "static" / "report.css").read_text("utf-8"),
         scripts=scripts,
@@ -98,18 +82,17 @@ def render_page(sweep: SweepData) -> str:
     )
 
 
-def _data(sweep: SweepData, charts: list[Chart]) -> dict[str, Any]:
+def _data(sweep: SweepData, drawn: list[charts.Chart]) -> dict[str, Any]:
     """Return what the page's script needs: the trials by index, and the charts."""
+    trials = []
+    for trial in sweep.trials:
+        score = "" if trial.score is None else f": {show(trial.score)}"
+        trials.append({"id": trial.id, "hover": for_plotly(f"{trial.id}{score}")})
     return {
-        "trials": [{"id": trial.id, "hover": _hover_text(trial)} for trial in sweep.trials],
-        "changes": {trial.index: changes for trial in sweep.trials if (changes := _changes(trial))},
-        "charts": {chart.id: chart.as_dict() for chart in charts},
+        "trials": trials,
+        "changes": {t.index: _changes(t) for t in sweep.trials if t.record.changes},
+        "charts": {c.id: {"figure": c.figure, "height": c.height} for c in drawn},
     }
-
-
-def _hover_text(trial: TrialData) -> str:
-    score = "" if trial.score is None else f": {show(trial.score)}"
-    return for_plotly(f"{trial.id}{score}")
 
 
 def _changes(trial: TrialData) -> list[str]:
@@ -120,15 +103,10 @@ def _changes(trial: TrialData) -> list[str]:
     ]
 
 
-def _best(sweep: SweepData, trial: TrialData) -> dict[str, Any]:
-    """Return the best trial's parameters and the command that runs it again."""
-    files = (sweep.folder / BEST_CONFIG_FILE, Path(trial.record.dir) / CONFIG_FILE)
-    config = next((file for file in files if file.is_file()), None)
-    return {
-        "trial": trial,
-        "params": {name: show(value) for name, value in trial.record.params.items()},
-        "command": config and f"python {shlex.quote(str(config))}",
-    }
+def _command(sweep: SweepData, best: TrialData) -> str | None:
+    files = (sweep.folder / BEST_CONFIG_FILE, Path(best.record.dir) / CONFIG_FILE)
+    commands = (f"python {shlex.quote(str(file))}" for file in files if file.is_file())
+    return next(commands, None)
 
 
 def _hash(script: str) -> str:
@@ -139,7 +117,7 @@ def _hash(script: str) -> str:
 
 @cache
 def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
+    from plotly.offline import get_plotlyjs  # heavy
 
     # A browser counts line ends as one character each, whatever they are, before it hashes.
     return str(get_plotlyjs()).replace("\r\n", "\n").replace("</script", "<\\/script")
@@ -152,7 +130,7 @@ def _script() -> str:
 
 @cache
 def _template() -> Template:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # heavy
 
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -161,5 +139,13 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["duration"] = show_seconds
+    environment.filters |= {
+        "show": show,
+        "count": show_count,
+        "bytes": show_bytes,
+        "duration": show_seconds,
+        "repr": repr,
+        "command_line": shlex.join,
+        "description": show_description,
+    }
     return environment.get_template("report.html.j2")

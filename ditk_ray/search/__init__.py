@@ -1,1 +1,0 @@
-"""What drives a sweep besides Ray Tune's defaults."""

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ray.tune.search.sample import Categorical
-
-from ditk_ray.config import dotted
 from ditk_ray.config.engine_config import EngineConfig
-from ditk_ray.config.space import SearchSpace, is_grid
-from ditk_ray.search.ranges import read_range
+from ditk_ray.config.space import SearchSpace
+from ditk_ray.search.points import read_domain
+from ditk_ray.util import dotted
 
-ENV_STEP = "env_step"
-TRAIN_ITER = "train_iter"
-
-_EVALUATIONS_BEFORE_JUDGED = 3
-_MOST_DECISIONS = 2
-_GUESSED_EVALUATIONS = 20
-
-_FREQUENCY = "policy.eval.evaluator.eval_freq"
-_SAMPLES = "policy.collect.n_sample"
-_UPDATES = "policy.learn.update_per_collect"
-_EPOCHS = "policy.learn.epoch_per_collect"
-_BATCH = "policy.learn.batch_size"
+_PATHS = (
+    "policy.eval.evaluator.eval_freq",
+    "policy.collect.n_sample",
+    "policy.learn.update_per_collect",
+    "policy.learn.epoch_per_collect",
+    "policy.learn.batch_size",
+)
+"""What the time between evaluations depends on, as `_interval` takes it."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +32,13 @@ class Budget:
     """
 
     max_t: int | None = None
-    time_attr: str = ENV_STEP
+    time_attr: str = "env_step"
     eval_interval: float | None = None
 
     @property
     def interval(self) -> float:
         """The time between evaluations; where the config does not tell, a twentieth."""
-        return self.eval_interval or (self.max_t or 1) / _GUESSED_EVALUATIONS
+        return self.eval_interval or (self.max_t or 1) / 20
 
     def grace_period(self, reduction: float) -> int:
         """Return how old a trial is when it is first compared with others.
@@ -55,9 +49,7 @@ class Budget:
         """
         if self.max_t is None:
             raise ValueError("without an end there is no share of it")
-        wanted = max(
-            _EVALUATIONS_BEFORE_JUDGED * self.interval, self.max_t / reduction**_MOST_DECISIONS
-        )
+        wanted = max(3 * self.interval, self.max_t / reduction**2)
         latest = max(self.max_t / reduction, self.interval)
         return max(1, min(self.max_t, math.ceil(min(wanted, latest))))
 
@@ -77,19 +69,13 @@ def derive_budget(
     the time between evaluations depends on, the longest one counts.
     """
     in_steps = max_env_step is not None or max_train_iter is None
-    values = _longest(defaults, space, in_steps)
-    if in_steps:
-        return Budget(max_env_step, ENV_STEP, values)
-    return Budget(max_train_iter, TRAIN_ITER, values)
-
-
-def _longest(defaults: EngineConfig, space: SearchSpace, in_steps: bool) -> float | None:
-    paths = (_FREQUENCY, _SAMPLES, _UPDATES, _EPOCHS, _BATCH)
-    choices = [list(_possible(path, defaults, space)) for path in paths]
-    on_policy = bool(_found(defaults, "policy.on_policy"))
+    choices = [_possible(path, defaults, space) for path in _PATHS]
+    on_policy = bool(dotted.find(defaults.main, "policy.on_policy"))
     intervals = [_interval(on_policy, in_steps, *each) for each in itertools.product(*choices)]
-    known = [interval for interval in intervals if interval is not None]
-    return max(known, default=None)
+    longest = max((interval for interval in intervals if interval is not None), default=None)
+    if in_steps:
+        return Budget(max_env_step, "env_step", longest)
+    return Budget(max_train_iter, "train_iter", longest)
 
 
 def _interval(
@@ -121,26 +107,12 @@ def _interval(
     return float(rounds * samples) if _is_amount(samples) else None
 
 
-def _possible(path: str, defaults: EngineConfig, space: SearchSpace) -> Iterator[Any]:
-    """Yield the values that count: the config's own, or the ends of what the space has."""
-    domain = next((item.domain for item in space.parameters if item.name == path), None)
-    if domain is None:
-        yield _found(defaults, path)
-    elif is_grid(domain):
-        yield from domain["grid_search"]
-    elif isinstance(domain, Categorical):
-        yield from domain.categories
-    elif (ends := read_range(domain)) is not None:
-        yield from (ends.lower, ends.upper)
-    else:
-        yield domain  # a plain value, or a function, which is no amount
-
-
-def _found(config: EngineConfig, path: str) -> Any:
-    try:
-        return dotted.get(config.main, path)
-    except dotted.MissingPathError:
-        return None
+def _possible(path: str, defaults: EngineConfig, space: SearchSpace) -> Sequence[Any]:
+    for item in space.parameters:
+        if item.name == path:
+            known = read_domain(item.domain)
+            return known.ends if known is not None else (item.domain,)
+    return (dotted.find(defaults.main, path),)
 
 
 def _is_amount(value: Any) -> bool:

@@ -1,251 +1,351 @@
-"""When to stop: rules that look at each result of each trial.
+"""Rules that end trials or a sweep, as a person writes them, and what they are decided by.
 
-A rule holds for a trial, which then ends, or for the sweep, which then ends with all of its
-trials. It is shown every result once, in the order they come, and told of each trial's end.
+rules   = all (("or" | ",") all)*
+all     = rule ("and" rule)*
+rule    = "(" rules ")" | measure (">=" | "<=" | ">" | "<") number
+        | "plateau" "(" metric "," count ["," number ["%"]] ")" | "nan" ["(" metric ")"]
+measure = ["sweep."] (metric | "mean" "(" metric "," count ")")
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any
+import operator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from numbers import Real
+from statistics import fmean
+from typing import Any, Literal, NoReturn
 
-from ray.tune.stopper import Stopper
+from ray.tune.result import TRAINING_ITERATION
 
-from ditk_ray.search.measures import Measure, Report, Window, number_of
+from ditk_ray.errors import BadConfigError, Problem
+from ditk_ray.trial.reports import ENDED
+from ditk_ray.util.suggest import did_you_mean
+from ditk_ray.util.units import SECONDS_OF
+
+Result = Mapping[str, Any]
+Test = Callable[["History", str | None], bool]
+"""Of what was reported, and a trial, or None for the sweep: whether a rule holds."""
+Compare = Callable[[float, float], bool]
+
+HINT = (
+    "give a rule such as 'eval_value>=195' (several with `and`, `or` and brackets between), "
+    "a dict, a function of (trial_id, result), or a Ray Tune Stopper"
+)
+FUNCTIONS = ("mean", "plateau", "nan")
+KNOWN_METRICS = (
+    *("eval_value", "eval_value_std", "eval_value_min", "eval_value_max"),
+    *("env_step", "train_iter", "time", "training_iteration"),
+)
+_SWEEP = "sweep."
+_SUMMED = ("env_step", "train_iter")
+_TOTALS = ("sweep.time", "sweep.trials", "sweep.env_step", "sweep.train_iter")
+_REPEATING = ("training", "time", "cancelled")
+"""Why a trial ended whose last report repeats its last evaluation."""
+_COMPARISONS: Mapping[str, Compare] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_TOKEN = re.compile(
+    r"""(?P<number>(?P<value>[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(?P<unit>%|[a-z]*))(?![\w./])
+      | (?P<word>(?:and|or)(?![\w./-]))
+      | (?P<name>[\w./-]+)
+      | (?P<comparison>[<>]=?(?![<>=!]))
+      | (?P<other>[<>=!]+|\S)""",
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
-class Rule(ABC):
-    """A condition; `str` gives it as a person would write it.
+@dataclass
+class History:
+    """What the trials of a sweep have reported, each along its line of progress.
 
-    `metrics` are the names that it looks for in results.
+    A line has the number of each evaluation and its `metrics`. Of trials that have ended only
+    what they add to the sweep's sums is kept. Trials report the mean of their `seeds`, each of
+    which has made its own steps.
     """
 
-    metrics: frozenset[str] = frozenset()
-
-    @abstractmethod
-    def take(self, report: Report) -> None:
-        """Look at a trial's newest result."""
-
-    @abstractmethod
-    def holds(self, trial: str) -> bool:
-        """Say whether it holds for a trial, at the trial's newest result."""
-
-    def holds_for_sweep(self) -> bool:
-        """Say whether it holds for the sweep as a whole."""
-        return False
-
-    def begin(self, seconds: float) -> None:  # noqa: B027  most rules have no clock
-        """Know that the sweep begins now, after `seconds` in earlier runs."""
-
-    def end_trial(self, trial: str) -> None:  # noqa: B027  nor anything to forget
-        """Know that a trial is over; nothing of it has to be kept."""
-
-    def reason(self, trial: str | None) -> str:
-        """Return the part that holds for a trial, or for the sweep if none is given."""
-        return str(self)
-
-
-class TrialRule(Rule):
-    """A rule about single results: it holds for a trial as its newest result says."""
-
-    def __init__(self, text: str, metrics: Sequence[str] = ()) -> None:
-        self._text = text
-        self._holding: set[str] = set()
-        self.metrics = frozenset(metrics)
-
-    def __str__(self) -> str:
-        return self._text
-
-    @abstractmethod
-    def applies(self, report: Report) -> bool:
-        """Say whether it holds at this result."""
-
-    def take(self, report: Report) -> None:
-        """Look at a trial's newest result."""
-        self._holding.discard(report.trial)
-        if self.applies(report):
-            self._holding.add(report.trial)
-
-    def holds(self, trial: str) -> bool:
-        """Say whether it holds for a trial."""
-        return trial in self._holding
-
-    def end_trial(self, trial: str) -> None:
-        """Forget a trial."""
-        self._holding.discard(trial)
-
-
-class Threshold(TrialRule):
-    """Holds once a measure is on the right side of a bound: `eval_value>=195`."""
-
-    def __init__(
-        self, text: str, measure: Measure, compare: Callable[[float, float], bool], bound: float
-    ) -> None:
-        super().__init__(text, [measure.metric])
-        self._measure = measure
-        self._compare = compare
-        self._bound = bound
-
-    def applies(self, report: Report) -> bool:
-        """Compare the measure; what is missing is on no side."""
-        value = self._measure.at(report)
-        return value is not None and self._compare(value, self._bound)
-
-    def end_trial(self, trial: str) -> None:
-        """Forget a trial."""
-        super().end_trial(trial)
-        self._measure.end_trial(trial)
-
-
-class Plateau(TrialRule):
-    """Holds when the best of a metric did not improve over so many evaluations.
-
-    `least` is what counts as an improvement: more than so much, or with `is_share` more
-    than this share of what was best before.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        metric: str,
-        mode: str,
-        evaluations: int,
-        least: float = 0.0,
-        is_share: bool = False,
-    ) -> None:
-        super().__init__(text, [metric])
-        self._metric = metric
-        self._sign = 1 if mode == "max" else -1
-        self._least = least
-        self._is_share = is_share
-        self._bests = Window(evaluations + 1)  # what was best at each evaluation
-
-    def applies(self, report: Report) -> bool:
-        """Compare the best with what it was so many evaluations ago."""
-        value = number_of(report, self._metric)
-        if value is None:
-            return False
-        signed = -math.inf if math.isnan(value) else self._sign * value
-        before = self._bests.last(report)
-        best = signed if before is None else max(before, signed)
-        bests = self._bests.add(report, best)
-        return len(bests) == self._bests.length and not self._is_improved(bests[0], best)
-
-    def _is_improved(self, old: float, new: float) -> bool:
-        if math.isinf(old):
-            return new > old
-        return new - old > (self._least * abs(old) if self._is_share else self._least)
-
-    def end_trial(self, trial: str) -> None:
-        """Forget a trial."""
-        super().end_trial(trial)
-        self._bests.end_trial(trial)
-
-
-class Nan(TrialRule):
-    """Holds when one of these metrics is no number any more."""
-
-    def applies(self, report: Report) -> bool:
-        """Look for NaN."""
-        values = (number_of(report, metric) for metric in self.metrics)
-        return any(value is not None and math.isnan(value) for value in values)
-
-
-class OwnRule(TrialRule):
-    """A function or a Tune `Stopper` of the user's."""
-
-    def __init__(self, given: Stopper | Callable[[str, dict[str, Any]], bool]) -> None:
-        super().__init__(getattr(given, "__name__", type(given).__name__))
-        self._given = given
-
-    def applies(self, report: Report) -> bool:
-        """Ask it about an evaluation; the end of a trial that had none is no matter for it."""
-        if report.has_no_evaluation:
-            return False
-        try:
-            return bool(self._given(report.trial, dict(report.result)))
-        except KeyError:
-            if report.is_replayed:  # it looks at what only Tune knew, and did not end it then
-                return False
-            raise
-
-    def holds(self, trial: str) -> bool:
-        """Say whether it holds for a trial, or for all."""
-        return super().holds(trial) or self.holds_for_sweep()
-
-    def holds_for_sweep(self) -> bool:
-        """Ask a stopper about the sweep; a function knows nothing of it."""
-        return isinstance(self._given, Stopper) and bool(self._given.stop_all())
-
-
-class _Several(Rule):
-    """Rules put together."""
-
-    _word: str
-
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        self._rules = tuple(rules)
-        self.metrics = frozenset(name for rule in rules for name in rule.metrics)
-
-    def __str__(self) -> str:
-        return f" {self._word} ".join(
-            f"({rule})" if isinstance(rule, _Several) else str(rule) for rule in self._rules
-        )
-
-    def take(self, report: Report) -> None:
-        """Show a result to all of them, also where one would be enough to know."""
-        for rule in self._rules:
-            rule.take(report)
+    metrics: frozenset[str]
+    seeds: int = 1
+    lines: dict[str, dict[int, dict[str, float]]] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    sums: dict[str, float] = field(default_factory=dict)
+    begun: float | None = None
+    """As `time.time()` counts: Tune saves its stopper."""
 
     def begin(self, seconds: float) -> None:
-        """Tell all of them."""
-        for rule in self._rules:
-            rule.begin(seconds)
+        self.begun = time.time() - seconds
+
+    def add(self, trial: str, result: Result) -> None:
+        """Take a report; a number that comes again replaces what was reported from there on."""
+        line = self.lines.get(trial, {})
+        number = result.get(TRAINING_ITERATION) or max(line, default=0) + 1
+        number -= result.get(ENDED) in _REPEATING
+        found = {name: result.get(name) for name in self.metrics}
+        numbers = {name: float(value) for name, value in found.items() if isinstance(value, Real)}
+        kept = {known: made for known, made in line.items() if known < number}
+        self.lines[trial] = {**kept, number: numbers}
+
+    def end(self, trial: str) -> None:
+        if trial not in self.ended:
+            self.ended.add(trial)
+            for name in _SUMMED:
+                self.sums[name] = self.sums.get(name, 0.0) + self._reached(trial, name)
+        self.lines.pop(trial, None)
+
+    def newest(self, trial: str | None) -> Mapping[str, float]:
+        line = self.lines.get(trial or "", {})
+        return next(reversed(line.values()), {})
+
+    def values(self, trial: str | None, metric: str) -> list[float]:
+        """Return a metric's values, oldest first; none if the newest report is without it."""
+        if metric in _TOTALS:
+            return [self.total(metric.removeprefix(_SWEEP))]
+        if metric not in self.newest(trial):
+            return []
+        return [made[metric] for made in self.lines[trial or ""].values() if metric in made]
+
+    def total(self, name: str) -> float:
+        """Return a figure of the whole sweep: its time, its ended trials, or a sum over trials."""
+        if name == "time":
+            self.begun = self.begun or time.time()
+            return time.time() - self.begun
+        if name == "trials":
+            return len(self.ended)
+        running = sum(self._reached(trial, name) for trial in self.lines)
+        return self.seeds * (self.sums.get(name, 0.0) + running)
+
+    def _reached(self, trial: str, name: str) -> float:
+        line = reversed(self.lines.get(trial, {}).values())
+        return next((made[name] for made in line if name in made), 0.0)
+
+
+@dataclass(eq=False)
+class Rule:
+    """A condition; `text` is as a person writes it, `metrics` what it looks for in results.
+
+    One about `any_trial` holds for the sweep from when its test first held for one of them.
+    """
+
+    text: str
+    metrics: frozenset[str]
+    test: Test
+    any_trial: bool = False
+    has_held: bool = False
+
+    def holds(self, history: History, trial: str | None) -> bool:
+        """Say whether it holds for a trial, or for the sweep if none is given."""
+        return self.has_held if self.any_trial else self.test(history, trial)
+
+    def reason(self, history: History, trial: str | None) -> str:
+        return self.text
+
+    def leaves(self) -> Iterator[Rule]:
+        yield self
+
+    def take(self, history: History, trial: str, result: Result, is_replayed: bool) -> None:
+        """Look at a trial's newest result, once; most rules only look at the history."""
+        self.has_held = self.has_held or (self.any_trial and self.test(history, trial))
 
     def end_trial(self, trial: str) -> None:
-        """Tell all of them."""
+        """Forget a trial that is over."""
+
+
+class Several(Rule):
+    """Rules put together: with `and` and one about a trial among them, never for the sweep."""
+
+    def __init__(self, word: str, rules: Sequence[Rule]) -> None:
+        self._word = word
+        self._rules = tuple(rules)
+        shown = (f"({rule.text})" if isinstance(rule, Several) else rule.text for rule in rules)
+        metrics = frozenset(name for rule in rules for name in rule.metrics)
+        super().__init__(f" {word} ".join(shown), metrics, self._hold)
+
+    def _hold(self, history: History, trial: str | None) -> bool:
+        every = all if self._word == "and" else any
+        return every(rule.holds(history, trial) for rule in self._rules)
+
+    def reason(self, history: History, trial: str | None) -> str:
+        if self._word == "and":
+            return " and ".join(rule.reason(history, trial) for rule in self._rules)
+        held = (rule for rule in self._rules if rule.holds(history, trial))
+        return next((rule.reason(history, trial) for rule in held), self.text)
+
+    def leaves(self) -> Iterator[Rule]:
         for rule in self._rules:
-            rule.end_trial(trial)
+            yield from rule.leaves()
 
 
-class AnyOf(_Several):
-    """Holds when one of its rules does."""
-
-    _word = "or"
-
-    def holds(self, trial: str) -> bool:
-        """Say whether it holds for a trial."""
-        return any(rule.holds(trial) for rule in self._rules)
-
-    def holds_for_sweep(self) -> bool:
-        """Say whether it holds for the sweep."""
-        return any(rule.holds_for_sweep() for rule in self._rules)
-
-    def reason(self, trial: str | None) -> str:
-        """Return the first rule that holds."""
-        held = (rule for rule in self._rules if _does_hold(rule, trial))
-        return next((rule.reason(trial) for rule in held), str(self))
+def combine(word: Literal["and", "or"], rules: Sequence[Rule]) -> Rule:
+    return rules[0] if len(rules) == 1 else Several(word, rules)
 
 
-class AllOf(_Several):
-    """Holds when all of its rules do: with one about a trial among them, never for the sweep."""
-
-    _word = "and"
-
-    def holds(self, trial: str) -> bool:
-        """Say whether it holds for a trial."""
-        return all(rule.holds(trial) for rule in self._rules)
-
-    def holds_for_sweep(self) -> bool:
-        """Say whether it holds for the sweep."""
-        return all(rule.holds_for_sweep() for rule in self._rules)
-
-    def reason(self, trial: str | None) -> str:
-        """Return what holds of each."""
-        return " and ".join(rule.reason(trial) for rule in self._rules)
+# The first arguments of these tests are bound when a rule is read.
+def _is_beyond(
+    metric: str, count: int, compare: Compare, bound: float, history: History, trial: str | None
+) -> bool:
+    values = history.values(trial, metric)[-count:]
+    return len(values) == count and compare(fmean(values), bound)
 
 
-def _does_hold(rule: Rule, trial: str | None) -> bool:
-    return rule.holds_for_sweep() if trial is None else rule.holds(trial)
+def _is_plateau(
+    metric: str,
+    sign: int,
+    count: int,
+    least: float,
+    is_share: bool,
+    history: History,
+    trial: str | None,
+) -> bool:
+    found = history.values(trial, metric)
+    if len(found) <= count:
+        return False
+    values = [-math.inf if math.isnan(value) else sign * value for value in found]
+    old, new = max(values[:-count]), max(values)
+    if math.isinf(old):
+        return not new > old
+    return not new - old > (least * abs(old) if is_share else least)
+
+
+def _is_nan(metrics: frozenset[str], history: History, trial: str | None) -> bool:
+    numbers = history.newest(trial)
+    return any(math.isnan(numbers.get(name, 0.0)) for name in metrics)
+
+
+def parse_rule(text: str, modes: Mapping[str, str]) -> Rule:
+    """Return the rule that a text describes.
+
+    `modes` says of each metric that is optimised, the first one first, whether it is to
+    grow (`max`) or to fall (`min`); any other is taken to go with the first. Raises
+    `BadConfigError`, with the place of the mistake.
+    """
+    return _Parser(text, modes).parse()
+
+
+class _Parser:
+    """A recursive descent, one method for each line of the grammar.
+
+    Not Python's parser: metrics may be named `eval/return-mean.0`, and numbers have units.
+    """
+
+    def __init__(self, text: str, modes: Mapping[str, str]) -> None:
+        self._text = text
+        self._modes = modes
+        self._tokens = list(_TOKEN.finditer(text))
+        self._next = 0
+
+    def parse(self) -> Rule:
+        rule = self._rules()
+        if self._next < len(self._tokens):
+            self._fail("expected `and`, `or` or the end")
+        return rule
+
+    def _rules(self) -> Rule:
+        rules = [self._all()]
+        while self._skip("or", ","):
+            rules.append(self._all())
+        return combine("or", rules)
+
+    def _all(self) -> Rule:
+        rules = [self._rule()]
+        while self._skip("and"):
+            rules.append(self._rule())
+        return combine("and", rules)
+
+    def _rule(self) -> Rule:
+        if self._skip("("):
+            rule = self._rules()
+            self._expect(")")
+            return rule
+        start = self._next
+        name = self._take("name", "a rule")[0]
+        if self._skip("("):
+            return self._call(start, name)
+        if name != "nan":
+            return self._threshold(start, name, name.removeprefix(_SWEEP), 1)
+        optimised = frozenset(self._modes)
+        return Rule(name, optimised, partial(_is_nan, optimised))
+
+    def _call(self, start: int, name: str) -> Rule:
+        function = name.removeprefix(_SWEEP)
+        allowed = ("mean",) if function != name else FUNCTIONS
+        if function not in allowed:
+            self._fail("there is no such function", did_you_mean(function, allowed), at=start)
+        metric = self._take("name", "the name of a metric")[0]
+        looked_for = frozenset([metric])
+        if function == "nan":
+            self._expect(")")
+            return Rule(self._since(start), looked_for, partial(_is_nan, looked_for))
+        self._expect(",")
+        count = self._count()
+        least, unit = 0.0, ""
+        if function == "plateau" and self._skip(","):
+            least, unit = self._number("an improvement, such as 0.5 or 1%", "%")
+        self._expect(")")
+        if function == "mean":
+            return self._threshold(start, name, metric, count)
+        sign = 1 if self._modes.get(metric, next(iter(self._modes.values()))) == "max" else -1
+        share = (least / 100, True) if unit else (least, False)
+        test = partial(_is_plateau, metric, sign, count, *share)
+        return Rule(self._since(start), looked_for, test)
+
+    def _threshold(self, start: int, name: str, metric: str, count: int) -> Rule:
+        known = (*KNOWN_METRICS, *self._modes, *FUNCTIONS)
+        close = "" if name in known else did_you_mean(name, known)
+        sign = self._take("comparison", f">=, <=, > or < after {name!r}", close)[0]
+        if "time" in name:
+            value, unit = self._number("a number, or a time such as 10m", *SECONDS_OF)
+        else:
+            value, unit = self._number(f"a plain number to compare {name!r} with")
+        compare, bound = _COMPARISONS[sign], value * SECONDS_OF[unit]
+        text, looked_for = self._since(start), frozenset([metric])
+        if name in _TOTALS:
+            test = partial(_is_beyond, name, 1, compare, bound)
+            return Rule(text, looked_for & frozenset(_SUMMED), test)
+        test = partial(_is_beyond, metric, count, compare, bound)
+        return Rule(text, looked_for, test, any_trial=name.startswith(_SWEEP))
+
+    def _count(self) -> int:
+        value, _ = self._number("a number of evaluations")
+        if value < 1 or not value.is_integer():
+            self._fail("expected a number of evaluations", at=self._next - 1)
+        return int(value)
+
+    def _number(self, expected: str, *units: str) -> tuple[float, str]:
+        number = self._take("number", expected)
+        unit = number["unit"].lower()
+        if unit not in ("", *units):
+            self._fail(f"expected {expected}", at=self._next - 1)
+        return float(number["value"]), unit
+
+    def _skip(self, *texts: str) -> bool:
+        is_next = self._tokens[self._next :][:1]
+        if not is_next or is_next[0][0].lower() not in texts:
+            return False
+        self._next += 1
+        return True
+
+    def _expect(self, text: str) -> None:
+        if not self._skip(text):
+            self._fail(f"expected {text!r}")
+
+    def _take(self, kind: str, expected: str, close: str = "") -> re.Match[str]:
+        if self._next == len(self._tokens) or self._tokens[self._next].lastgroup != kind:
+            self._fail(f"expected {expected}", close)
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _since(self, start: int) -> str:
+        return self._text[self._tokens[start].start() : self._tokens[self._next - 1].end()]
+
+    def _fail(self, what: str, close: str = "", at: int | None = None) -> NoReturn:
+        found = self._tokens[self._next if at is None else at :][:1]
+        place = f"{found[0][0]!r} (character {found[0].start() + 1})" if found else "the end"
+        hint = "\n    ".join(filter(None, (close, HINT)))
+        raise BadConfigError(Problem("stopper", f"{self._text!r}, at {place}: {what}", hint))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from functools import partial
 from typing import Any
 
+from ray.tune.experiment import Trial
 from ray.tune.schedulers import (
     ASHAScheduler,
     FIFOScheduler,
@@ -18,206 +20,236 @@ from ray.tune.schedulers import (
     ResourceChangingScheduler,
     TrialScheduler,
 )
-from ray.tune.schedulers.pb2 import PB2
+from ray.tune.schedulers.async_hyperband import _Bracket
 from ray.tune.schedulers.resource_changing_scheduler import DistributeResources
 
-from ditk_ray.config.nearest import did_you_mean
-from ditk_ray.config.space import SearchSpace
+from ditk_ray.config.space import CREATE_PREFIX, SearchSpace
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.search.budget import Budget
-from ditk_ray.search.hyperband import HyperBand, HyperBandWithBohb
-from ditk_ray.search.options import check_options, settings_of
-from ditk_ray.search.population import KeepInside, mutations, ranges
-from ditk_ray.search.ranked_asha import RankedASHA
+from ditk_ray.search.points import Choice, Range, read_domain
+from ditk_ray.search.searchers import SEARCHERS, check_options, settings_of
+from ditk_ray.util.suggest import did_you_mean
 
 DEFAULT_SCHEDULER = "fifo"
-OPTIONS = "scheduler_options"
+SCHEDULER_OPTIONS = "scheduler_options"
 """The field of a `JobCfg` that holds a scheduler's settings."""
 
 _RESOURCE_CHANGING = "resource_changing"
-_NO_BASES = {
-    _RESOURCE_CHANGING: "has to be another scheduler",
-    "bohb": "cannot be 'bohb', which has to talk to the searcher itself",
-}
+_NO_BASES = (_RESOURCE_CHANGING, "bohb")
 _REDUCTION = 3.0
-_MOST_EXPLOITS = 10
-_EVALUATIONS_BETWEEN_EXPLOITS = 2
-_OURS = ("time_attr", "metric", "mode")
+_OURS = (
+    *("time_attr", "metric", "mode"),
+    *("hyperparam_mutations", "hyperparam_bounds", "custom_explore_fn"),
+)
 _PAUSING = (HyperBandScheduler, PopulationBasedTraining, ResourceChangingScheduler)
+_BOUND_TO_WEIGHTS = ("policy.model.", CREATE_PREFIX)
+"""Where parameters stand that a trial cannot change while it keeps its weights."""
+
+_UNITS = "ditk_ray_budget_units"
+"""The key under which HyperBand, and only it, sees a report's time."""
 
 
-@dataclass(frozen=True)
-class SchedulerRequest:
-    """What a scheduler is built from."""
+class HyperBand(HyperBandScheduler):
+    """Tune's HyperBand in units of the grace period.
 
-    options: Mapping[str, Any]
-    budget: Budget
-    space: SearchSpace
+    Tune makes brackets of the number of time units until the end: with environment steps for
+    units, these would be dozens of brackets, most of them for trials of a few steps. Counted in
+    grace periods they are as many as there are decisions to make.
+    """
 
-    def rungs(self) -> dict[str, Any]:
-        """Return the settings by which trials are compared at ever later times."""
-        factor = self.options.get("reduction_factor", _REDUCTION)
-        grace = self.budget.grace_period(factor) if factor > 1 else 1
-        max_t = self.budget.max_t
-        return {"reduction_factor": factor, "grace_period": grace, "max_t": max_t}
+    def __init__(self, counted: str, unit: float, **settings: Any) -> None:
+        super().__init__(time_attr=_UNITS, **settings)
+        self._counted = counted
+        self._unit = unit
 
-    def exploit_interval(self) -> float:
-        """Return the time between exploits: evaluations have to tell, and weights to settle."""
-        shortest = (self.budget.max_t or 0) / _MOST_EXPLOITS
-        return max(_EVALUATIONS_BETWEEN_EXPLOITS * self.budget.interval, shortest)
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """Decide on a trial; one that does not report its time continues."""
+        if self._counted not in result:
+            return str(TrialScheduler.CONTINUE)
+        # Tune hands the scheduler a copy of its own, which the searcher sees next: BOHB's
+        # part of HyperBand leaves its message to BOHB's searcher in it.
+        result[_UNITS] = result[self._counted] / self._unit
+        return str(super().on_trial_result(tune_controller, trial, result))
+
+
+class HyperBandWithBohb(HyperBand, HyperBandForBOHB):
+    """Tune's HyperBand for BOHB in the same units."""
+
+
+class RankedASHA(ASHAScheduler):
+    """Asynchronous successive halving, by ranks.
+
+    At the first rung a trial continues if it is among the best `1 / reduction_factor` of all
+    that came there, itself included; at the second among the best `1 / reduction_factor**2`
+    of them, where a trial that was stopped before counts with its last score; and so on.
+    Of equals, those that came first continue.
+
+    Ray Tune's own goes by a percentile of those that came to the same rung. In RL that saves
+    little: policies that have learned nothing score the same to the last digit and all reach
+    the percentile, and the first trials of a sweep meet nobody at the later rungs.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for bracket in self._brackets:
+            bracket.__class__ = _RankedBracket
+
+
+class _RankedBracket(_Bracket):
+    def on_result(self, trial: Trial, cur_iter: int, cur_rew: float) -> str:
+        """Judge a trial at the last rung that it has come to, unless that was done."""
+        for index, (milestone, recorded) in enumerate(self._rungs):  # the last one first
+            if cur_iter < milestone:
+                continue
+            if trial.trial_id not in recorded:
+                is_good = self._is_good(index, trial.trial_id, cur_rew)
+                recorded[trial.trial_id] = cur_rew
+                return str(TrialScheduler.CONTINUE if is_good else TrialScheduler.STOP)
+            break
+        return str(TrialScheduler.CONTINUE)
+
+    def _is_good(self, index: int, trial: str, score: float) -> bool:
+        known = ChainMap(*(recorded for _, recorded in self._rungs[index:]))
+        others = [other for name, other in known.items() if name != trial]
+        cuts = len(self._rungs) - index
+        places = math.ceil((len(others) + 1) / self.rf**cuts)
+        return bool(sum(other >= score for other in others) < places)
 
 
 @dataclass(frozen=True)
 class SchedulerOffer:
-    """A scheduler by name, with what its options may be."""
+    """A scheduler by name; its options are those of the class `kind`, but for what we set."""
 
     name: str
     summary: str
-    build: Callable[[SchedulerRequest], TrialScheduler]
-    settings: Callable[[], dict[str, str]]
-    needs_budget: bool = True
+    kind: type | None
+    """None is PB2, which imports scikit-learn: a second's work for every sweep."""
+
+    def settings(self) -> dict[str, str]:
+        """Return what its options may be, each with its type as text."""
+        if self.name == _RESOURCE_CHANGING:
+            bases = [item.settings() for item in SCHEDULERS.values() if item.name not in _NO_BASES]
+            return {"base": "str"} | {name: kind for known in bases for name, kind in known.items()}
+        own = {"grace_period": "int"} if self.kind is HyperBandScheduler else {}
+        return {**settings_of(self.kind or _pb2(), without=_OURS), **own}
 
 
-def _fifo(request: SchedulerRequest) -> TrialScheduler:
-    return FIFOScheduler()
+def _pb2() -> type:
+    from ray.tune.schedulers.pb2 import PB2  # imports scikit-learn
+
+    return PB2  # type: ignore[no-any-return]
 
 
-def _asha(request: SchedulerRequest) -> TrialScheduler:
-    # A trial that gets to its end leaves its result, which one that is stopped does not.
-    settings = {**request.rungs(), "stop_last_trials": False, **request.options}
-    return RankedASHA(time_attr=request.budget.time_attr, **settings)
-
-
-def _hyperband(request: SchedulerRequest) -> TrialScheduler:
-    return HyperBand(**_in_units(request))
-
-
-def _bohb(request: SchedulerRequest) -> TrialScheduler:
-    return HyperBandWithBohb(**_in_units(request))
-
-
-def _in_units(request: SchedulerRequest) -> dict[str, Any]:
-    settings = {**request.rungs(), "stop_last_trials": False, **request.options}
-    unit = settings.pop("grace_period")
-    if unit <= 0:
-        raise ValueError("grace_period has to be more than 0")
-    if settings["reduction_factor"] <= 1:
-        raise ValueError("reduction_factor has to be more than 1")
-    settings["max_t"] = math.ceil(settings["max_t"] / unit)
-    return {"counted": request.budget.time_attr, "unit": unit, **settings}
-
-
-def _median(request: SchedulerRequest) -> TrialScheduler:
-    settings = {
-        "grace_period": request.budget.grace_period(_REDUCTION),
-        # Tune's rule pauses trials for others while it knows too few of them: that would
-        # cost a restart each time and gain nothing, as the others get their turn anyway.
-        "min_time_slice": math.inf,
-        **request.options,
-    }
-    return MedianStoppingRule(time_attr=request.budget.time_attr, **settings)
-
-
-def _pbt(request: SchedulerRequest) -> TrialScheduler:
-    found = _required(mutations(request.space), "pbt", "no range and no choice")
-    settings = {"perturbation_interval": request.exploit_interval(), **request.options}
-    return PopulationBasedTraining(
-        time_attr=request.budget.time_attr,
-        hyperparam_mutations=found,
-        custom_explore_fn=KeepInside(ranges(request.space)),
-        **settings,
-    )
-
-
-def _pb2(request: SchedulerRequest) -> TrialScheduler:
-    found = _required(ranges(request.space), "pb2", "no range of numbers")
-    settings = {"perturbation_interval": request.exploit_interval(), **request.options}
-    return PB2(
-        time_attr=request.budget.time_attr,
-        hyperparam_bounds={name: [item.lower, item.upper] for name, item in found.items()},
-        custom_explore_fn=KeepInside(found),
-        **settings,
-    )
-
-
-def _required(found: dict[str, Any], name: str, missing: str) -> dict[str, Any]:
-    if not found:
-        what = f"{name!r} changes parameters of running trials, and {missing} can be changed"
-        hint = "the network (policy.model) and create_config stay as they are in a running trial"
-        raise BadConfigError(Problem("scheduler", what, hint))
-    return found
-
-
-def _resource_changing(request: SchedulerRequest) -> TrialScheduler:
-    base = SCHEDULERS[deciding_name(_RESOURCE_CHANGING, request.options)]
-    options = {key: value for key, value in request.options.items() if key != "base"}
-    check_options(OPTIONS, options, base.settings())
-    inner = base.build(replace(request, options=options))
-    return ResourceChangingScheduler(inner, DistributeResources(add_bundles=False))
-
-
-def _settings(kind: type, *without: str, **more: str) -> Callable[[], dict[str, str]]:
-    return lambda: {**settings_of(kind, without=(*_OURS, *without)), **more}
-
-
-def _resource_settings() -> dict[str, str]:
-    bases = [item.settings() for item in SCHEDULERS.values() if item.name not in _NO_BASES]
-    return {"base": "str"} | {name: kind for known in bases for name, kind in known.items()}
-
-
-_EXPLORING = ("hyperparam_mutations", "hyperparam_bounds", "custom_explore_fn")
 _OFFERS = (
-    SchedulerOffer("fifo", "every trial to its end; the default", _fifo, dict, needs_budget=False),
-    SchedulerOffer(
-        "asha",
-        "stops the worse two thirds at ever later times; first choice",
-        _asha,
-        _settings(ASHAScheduler),
-    ),
-    SchedulerOffer(
-        "hyperband",
-        "asha in brackets that wait for each other, by pausing",
-        _hyperband,
-        _settings(HyperBandScheduler, grace_period="int"),
-    ),
-    SchedulerOffer(
-        "bohb",
-        "hyperband for the searcher bohb",
-        _bohb,
-        _settings(HyperBandScheduler, grace_period="int"),
-    ),
-    SchedulerOffer(
-        "median",
-        "stops what stays below the median of the others",
-        _median,
-        _settings(MedianStoppingRule),
-    ),
-    SchedulerOffer(
-        "pbt",
-        "bad trials take over good ones' weights, with changed parameters",
-        _pbt,
-        _settings(PopulationBasedTraining, *_EXPLORING),
-    ),
-    SchedulerOffer(
-        "pb2",
-        "pbt that chooses the changes by a Gaussian process; numbers only",
-        _pb2,
-        _settings(PB2, *_EXPLORING),
-    ),
-    SchedulerOffer(
-        _RESOURCE_CHANGING,
-        "gives what is free to running trials; base=NAME decides (asha)",
-        _resource_changing,
-        _resource_settings,
-    ),
+    ("fifo", "every trial to its end; the default", FIFOScheduler),
+    ("asha", "stops the worse two thirds at ever later times; first choice", ASHAScheduler),
+    ("hyperband", "asha in brackets that wait for each other, by pausing", HyperBandScheduler),
+    ("bohb", "hyperband for the searcher bohb", HyperBandScheduler),
+    ("median", "stops what stays below the median of the others", MedianStoppingRule),
+    ("pbt", "bad trials copy good ones and change their parameters", PopulationBasedTraining),
+    ("pb2", "pbt that chooses the changes by a Gaussian process; numbers only", None),
+    (_RESOURCE_CHANGING, "gives running trials what is free; base=NAME", ResourceChangingScheduler),
 )
 
-SCHEDULERS: Mapping[str, SchedulerOffer] = MappingProxyType({item.name: item for item in _OFFERS})
+SCHEDULERS: Mapping[str, SchedulerOffer] = {row[0]: SchedulerOffer(*row) for row in _OFFERS}
 """The schedulers that are offered, by name."""
 
 
+def _build(
+    name: str, options: Mapping[str, Any], budget: Budget, space: SearchSpace
+) -> TrialScheduler:
+    if name == DEFAULT_SCHEDULER:
+        return FIFOScheduler()
+    if name == _RESOURCE_CHANGING:
+        base = deciding_name(name, options)
+        options = {key: value for key, value in options.items() if key != "base"}
+        check_options(SCHEDULER_OPTIONS, options, SCHEDULERS[base].settings())
+        inner = _build(base, options, budget, space)
+        return ResourceChangingScheduler(inner, DistributeResources(add_bundles=False))
+    if name in ("pbt", "pb2"):
+        return _population(name, options, budget, space)
+    if name != "median":
+        return _halving(name, options, budget)
+    settings = {
+        "grace_period": budget.grace_period(_REDUCTION),
+        # Tune's rule pauses trials for others while it knows too few of them: that would
+        # cost a restart each time and gain nothing, as the others get their turn anyway.
+        "min_time_slice": math.inf,
+        **options,
+    }
+    return MedianStoppingRule(time_attr=budget.time_attr, **settings)
+
+
+def _halving(name: str, options: Mapping[str, Any], budget: Budget) -> TrialScheduler:
+    """Return one of those that compare trials at ever later times."""
+    factor = options.get("reduction_factor", _REDUCTION)
+    settings = {
+        "reduction_factor": factor,
+        "grace_period": budget.grace_period(factor) if factor > 1 else 1,
+        "max_t": budget.max_t,
+        # A trial that gets to its end leaves its result, which one that is stopped does not.
+        "stop_last_trials": False,
+        **options,
+    }
+    if name == "asha":
+        return RankedASHA(time_attr=budget.time_attr, **settings)
+    unit = settings.pop("grace_period")
+    if unit <= 0:
+        raise ValueError("grace_period has to be more than 0")
+    if factor <= 1:
+        raise ValueError("reduction_factor has to be more than 1")
+    settings["max_t"] = math.ceil(settings["max_t"] / unit)
+    kind = HyperBand if name == "hyperband" else HyperBandWithBohb
+    return kind(counted=budget.time_attr, unit=unit, **settings)
+
+
+def _population(
+    name: str, options: Mapping[str, Any], budget: Budget, space: SearchSpace
+) -> TrialScheduler:
+    """Return one that changes running trials: evaluations have to tell, and weights to settle."""
+    found = _changeable(space)
+    numbers = {key: known for key, (_, known) in found.items() if isinstance(known, Range)}
+    if not (found if name == "pbt" else numbers):
+        missing = "no range and no choice" if name == "pbt" else "no range of numbers"
+        what = f"{name!r} changes parameters of running trials, and {missing} can be changed"
+        hint = "the network (policy.model) and create_config stay as they are in a running trial"
+        raise BadConfigError(Problem("scheduler", what, hint))
+    settings = {
+        "time_attr": budget.time_attr,
+        "perturbation_interval": max(2 * budget.interval, (budget.max_t or 0) / 10),
+        "custom_explore_fn": partial(keep_inside, numbers),
+        **options,
+    }
+    if name == "pbt":
+        changed = {
+            key: domain if key in numbers else list(known.ends)  # choices to step through
+            for key, (domain, known) in found.items()
+        }
+        return PopulationBasedTraining(hyperparam_mutations=changed, **settings)
+    bounds = {name: [item.lower, item.upper] for name, item in numbers.items()}
+    built: TrialScheduler = _pb2()(hyperparam_bounds=bounds, **settings)
+    return built
+
+
+def _changeable(space: SearchSpace) -> dict[str, tuple[Any, Range | Choice]]:
+    return {
+        item.name: (item.domain, known)
+        for item in space.parameters
+        if not item.name.startswith(_BOUND_TO_WEIGHTS)
+        and (known := read_domain(item.domain)) is not None
+    }
+
+
+def keep_inside(ranges: Mapping[str, Range], config: dict[str, Any]) -> dict[str, Any]:
+    """Bring what a mutation made of the parameters back into their ranges.
+
+    Tune multiplies by 1.2 or 0.8, whatever the bounds: a discount factor would pass 1.
+    """
+    known = {name: found for name, found in ranges.items() if name in config}
+    return config | {name: found.decoded(config[name]) for name, found in known.items()}
+
+
 def known_scheduler(name: str) -> SchedulerOffer:
-    """Return the offer of this name, or raise a `BadConfigError` with the nearest ones."""
     if name not in SCHEDULERS:
         hint = did_you_mean(str(name), SCHEDULERS)
         raise BadConfigError(Problem("scheduler", f"there is no {name!r}", hint))
@@ -233,7 +265,7 @@ def deciding_name(name: str, options: Mapping[str, Any]) -> str:
         return name
     base = str(options.get("base", "asha"))
     if base in _NO_BASES:
-        raise BadConfigError(Problem(f"{OPTIONS}.base", _NO_BASES[base]))
+        raise BadConfigError(Problem(f"{SCHEDULER_OPTIONS}.base", f"cannot be {base!r}"))
     return known_scheduler(base).name
 
 
@@ -252,14 +284,14 @@ def build_scheduler(
     Raises a `BadConfigError` with all mistakes of the same kind, before anything starts.
     """
     offer = known_scheduler(name)
-    check_options(OPTIONS, options, offer.settings())
+    check_options(SCHEDULER_OPTIONS, options, offer.settings())
     budget = replace(budget, max_t=options.get("max_t", budget.max_t))
-    if offer.needs_budget and budget.max_t is None:
+    if name != DEFAULT_SCHEDULER and budget.max_t is None:
         what = f"{name!r} divides a trial's length into parts, and it has no end"
         hint = "set max_env_step in the JobCfg (or max_train_iter)"
         raise BadConfigError(Problem("scheduler", what, hint))
     try:
-        return offer.build(SchedulerRequest(options, budget, space))
+        return _build(name, options, budget, space)
     except (TypeError, ValueError, ArithmeticError, AssertionError, RuntimeError) as error:
         raise BadConfigError(Problem(f"scheduler {name!r}", f"refuses: {error}")) from error
 
@@ -274,8 +306,8 @@ def needs_checkpoints(scheduler: Any) -> bool:
 def checkpoints_kept(scheduler: Any) -> int:
     """Return how many checkpoints a trial keeps.
 
-    One is enough to go on, and the one before in case the last is cut short. Where
-    trials go on from each other's, one may be fetched long after it was written.
+    One is enough to resume, and the one before in case the last is cut short. Where trials
+    resume from each other's, one may be fetched long after it was written.
     """
     return 20 if isinstance(base_of(scheduler), PopulationBasedTraining) else 2
 
@@ -287,11 +319,24 @@ def wants_all_trials(scheduler: Any) -> bool:
     a few at a time, each bracket and each population would be of so few only.
     """
     base = base_of(scheduler)
-    is_banded = isinstance(base, HyperBandScheduler)
-    is_filled_by_searcher = isinstance(base, HyperBandForBOHB)
-    return isinstance(base, PopulationBasedTraining) or (is_banded and not is_filled_by_searcher)
+    if isinstance(base, HyperBandForBOHB):  # whose searcher fills it
+        return False
+    return isinstance(base, (HyperBandScheduler, PopulationBasedTraining))
 
 
 def allows_actor_reuse(scheduler: Any) -> bool:
     """Say whether a trial may take over the actor of another: not if actors differ in size."""
     return not isinstance(scheduler, ResourceChangingScheduler)
+
+
+def check_pairing(searcher: str, scheduler: str) -> None:
+    """Raise a `BadConfigError` if a searcher cannot work with a scheduler, both by name."""
+    if (searcher == "bohb") != (scheduler == "bohb"):
+        what = "the searcher 'bohb' and the scheduler 'bohb' only work together"
+        raise BadConfigError(Problem("searcher", what, "use both, or another pair of them"))
+    if scheduler in ("pbt", "pb2") and SEARCHERS[searcher].module is not None:
+        what = f"{scheduler!r} changes parameters on the way; {searcher!r} would learn nonsense"
+        raise BadConfigError(Problem("searcher", what, "use the searcher 'random' with it"))
+    if scheduler == "hyperband" and SEARCHERS[searcher].module is not None:
+        what = f"'hyperband' wants all trials at once, of which {searcher!r} could learn nothing"
+        raise BadConfigError(Problem("searcher", what, "use 'asha' with it, or 'bohb' for both"))

@@ -1,91 +1,136 @@
-"""Ending trials, or the whole sweep, early."""
+"""Ending trials, or the whole sweep, early: what a job may give, and how Tune asks it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from ray.tune.result import AUTO_RESULT_KEYS
 from ray.tune.stopper import Stopper
 
-from ditk_ray.config.objectives import Objective
+from ditk_ray.config.terms import Objective
 from ditk_ray.errors import BadConfigError, Problem
-from ditk_ray.search.combined import Combined
-from ditk_ray.search.measures import Report
-from ditk_ray.search.rule_text import HINT, parse_rule
-from ditk_ray.search.rules import AllOf, AnyOf, OwnRule, Rule
+from ditk_ray.search.rules import HINT, History, Result, Rule, combine, parse_rule
+from ditk_ray.trial.reports import ATTEMPT, ENDED, FAILURE, FAILURES, RESULT, SAVED
+
+NO_METRICS = frozenset(
+    {*AUTO_RESULT_KEYS, "config", "done", "experiment_tag", "timestamp", "trial_id"}
+    | {ATTEMPT, ENDED, FAILURE, FAILURES, RESULT, SAVED}
+)
+"""What a result holds besides what the trial measured."""
+
+
+@dataclass(frozen=True)
+class Combined:
+    """Stoppers of any kind, of which one or all have to agree to end a trial or the sweep."""
+
+    word: Literal["and", "or"]
+    parts: tuple[Any, ...]
+
+
+def any_of(*stoppers: Any) -> Combined:
+    """End a trial, or the sweep, as soon as one of the stoppers would.
+
+    Each is a rule such as `"eval_value>=195"`, a dict, a function of `(trial_id, result)`,
+    a Ray Tune `Stopper`, or again several put together.
+    """
+    return Combined("or", stoppers)
+
+
+def all_of(*stoppers: Any) -> Combined:
+    """End a trial, or the sweep, only when all of the stoppers would at the same time."""
+    return Combined("and", stoppers)
+
+
+class OwnRule(Rule):
+    """A function or a Tune `Stopper` of the user's."""
+
+    def __init__(self, given: Stopper | Callable[[str, dict[str, Any]], bool]) -> None:
+        name = getattr(given, "__name__", type(given).__name__)
+        super().__init__(name, frozenset(), self._holds)
+        self._given = given
+        self._holding: set[str] = set()
+
+    def take(self, history: History, trial: str, result: Result, is_replayed: bool) -> None:
+        self._holding.discard(trial)
+        if FAILURE in result or (ENDED in result and not set(result) - NO_METRICS):
+            return  # it failed, or was cancelled before its first evaluation
+        try:
+            if self._given(trial, dict(result)):
+                self._holding.add(trial)
+        except KeyError:
+            if not is_replayed:  # else it looks at what only Tune knew, and did not end it then
+                raise
+
+    def _holds(self, history: History, trial: str | None) -> bool:
+        ends_all = isinstance(self._given, Stopper) and self._given.stop_all()
+        return trial in self._holding or bool(ends_all)
+
+    def end_trial(self, trial: str) -> None:
+        self._holding.discard(trial)
 
 
 class RuleStopper(Stopper):
     """Ends a trial as soon as its rule holds for it, and the sweep when it holds for that.
 
-    Besides what Tune does with a stopper, whoever runs the sweep tells it of each trial's
-    end (`end_trial`), in whatever way it ended; and may ask why it ended something. On a
+    Whoever runs the sweep calls `end_trial` for each trial, in whatever way it ended. On a
     resumed sweep, `begin` and `replay` bring it to where it was.
     """
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, seeds: int = 1) -> None:
+        self.metrics = rule.metrics
+        """The metrics that it looks for in results."""
+        self.why: str | None = None
+        """The rule that ended the sweep, if one did."""
         self._rule = rule
+        self._history = History(rule.metrics, seeds)
         self._reasons: dict[str, str] = {}
-        self._over: set[str] = set()
-        self._why: str | None = None
 
     def __str__(self) -> str:
-        return str(self._rule)
+        return self._rule.text
 
-    @property
-    def metrics(self) -> frozenset[str]:
-        """The metrics that it looks for in results."""
-        return self._rule.metrics
-
-    @property
-    def why(self) -> str | None:
-        """The rule that ended the sweep, if one did."""
-        return self._why
-
-    def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
-        """Say whether the trial ends with this result."""
-        self._rule.take(Report(trial_id, result))
-        if not self._rule.holds(trial_id):
+    def __call__(self, trial_id: str, result: Result) -> bool:
+        self._take(trial_id, result)
+        if not self._rule.holds(self._history, trial_id):
             return False
-        self._reasons[trial_id] = self._rule.reason(trial_id)
+        self._reasons[trial_id] = self._rule.reason(self._history, trial_id)
         return True
 
     def stop_all(self) -> bool:
-        """Say whether the whole sweep ends."""
-        if self._why is None and self._rule.holds_for_sweep():
-            self._why = self._rule.reason(None)
-        return self._why is not None
+        if self.why is None and self._rule.holds(self._history, None):
+            self.why = self._rule.reason(self._history, None)
+        return self.why is not None
 
     def reason(self, trial_id: str) -> str | None:
-        """Return the rule that ended a trial, until it is told of the trial's end."""
+        """Return the rule that ended a trial, until `end_trial`."""
         return self._reasons.get(trial_id)
 
     def end_trial(self, trial_id: str) -> None:
-        """Know that a trial is over, and forget it."""
-        if trial_id not in self._over:
-            self._over.add(trial_id)
-            self._rule.end_trial(trial_id)
+        self._history.end(trial_id)
+        for rule in self._rule.leaves():
+            rule.end_trial(trial_id)
         self._reasons.pop(trial_id, None)
 
     def begin(self, seconds: float = 0.0) -> None:
-        """Know that the sweep begins now, after `seconds` in earlier runs."""
-        self._rule.begin(seconds)
+        """Start the clock, after `seconds` in earlier runs."""
+        self._history.begin(seconds)
 
-    def replay(self, trial_id: str, results: Iterable[Mapping[str, Any]]) -> None:
-        """Look at what a trial reported before; that ends nothing by itself."""
+    def replay(self, trial_id: str, results: Iterable[Result]) -> None:
+        """Look at what a trial reported before; that by itself ends nothing."""
         for result in results:
-            self._rule.take(Report(trial_id, result, is_replayed=True))
+            self._take(trial_id, result, is_replayed=True)
+
+    def _take(self, trial_id: str, result: Result, is_replayed: bool = False) -> None:
+        self._history.add(trial_id, result)
+        for rule in self._rule.leaves():  # all of them, also where one would be enough to know
+            rule.take(self._history, trial_id, result, is_replayed)
 
 
 def build_stopper(
-    given: Any,
-    metric: str = "eval_value",
-    mode: str = "max",
-    more: Sequence[Objective] = (),
-    seeds: int = 1,
+    given: Any, objectives: Sequence[Objective] = (Objective("eval_value", "max"),), seeds: int = 1
 ) -> RuleStopper | None:
-    """Make a stopper of what a user gave; `more` are the objectives besides the first.
+    """Make a stopper of what a user gave.
 
     Given is a rule, a dict with the value at which each metric ends a trial, a function, a
     `Stopper`, or several of them, of which in a list each is enough. Every trial is run on so
@@ -93,28 +138,24 @@ def build_stopper(
     """
     if given is None:
         return None
-    modes = {metric: mode} | {objective.metric: objective.mode for objective in more}
-    return RuleStopper(_rule(given, partial(parse_rule, modes=modes, seeds=seeds)))
+    modes = {objective.metric: objective.mode for objective in objectives}
+    return RuleStopper(_build_rule(given, modes), seeds)
 
 
-def _rule(given: Any, parse: Callable[[str], Rule]) -> Rule:
+def _build_rule(given: Any, modes: Mapping[str, str]) -> Rule:
     if isinstance(given, str):
-        return parse(given)
+        return parse_rule(given, modes)
     if isinstance(given, Mapping):
-        return parse(",".join(f"{metric}>={bound}" for metric, bound in given.items()))
-    if isinstance(given, Combined):
-        return _combined(given, parse)
+        return parse_rule(",".join(f"{key}>={bound}" for key, bound in given.items()), modes)
     if isinstance(given, (list, tuple)):
-        return _combined(Combined("any", tuple(given)), parse)
+        given = any_of(*given)
+    if isinstance(given, Combined):
+        if not given.parts:
+            raise BadConfigError(Problem("stopper", "is empty", HINT))
+        rules = [_build_rule(part, modes) for part in given.parts]
+        return combine(given.word, rules)
     if isinstance(given, type) and issubclass(given, Stopper):
-        return OwnRule(given())
-    if isinstance(given, Stopper) or callable(given):
-        return OwnRule(given)
-    raise BadConfigError(Problem("stopper", f"{given!r} is no stopper", HINT))
-
-
-def _combined(given: Combined, parse: Callable[[str], Rule]) -> Rule:
-    rules = [_rule(part, parse) for part in given.parts]
-    if not rules:
-        raise BadConfigError(Problem("stopper", "nothing is put together", HINT))
-    return AnyOf(rules) if given.kind == "any" else AllOf(rules)
+        given = given()
+    if not callable(given):
+        raise BadConfigError(Problem("stopper", f"{given!r} is not a stopper", HINT))
+    return OwnRule(given)

@@ -1,1 +1,0 @@
-"""Putting a sweep together from a `JobSpec` and options, and running it."""

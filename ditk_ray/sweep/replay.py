@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import shutil
@@ -10,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ditk_ray.config.engine_config import load_engine_config
-from ditk_ray.config.jsonable import jsonable
-from ditk_ray.config.main_block import is_patched
-from ditk_ray.config.resources import TrialResources
-from ditk_ray.config.space import SearchSpace
+from ditk_ray.config.config_file import is_patched
+from ditk_ray.config.job_cfg import JobCfg
+from ditk_ray.config.job_spec import check_job
 from ditk_ray.errors import BadConfigError, Problem
-from ditk_ray.tracking.record import SweepRecord, TrialRecord
-from ditk_ray.tracking.trial_metrics import line_of_progress, read_metrics
-from ditk_ray.trial.files import CONFIG_FILE
-from ditk_ray.trial.recorded_training import RecordedTraining
-from ditk_ray.trial.report_keys import ENDED
-from ditk_ray.trial.seed import Metrics
-from ditk_ray.trial.serial_run import SerialRun
-from ditk_ray.trial.spec import TrialPlan
-from ditk_ray.trial.warm_node import WarmNode
+from ditk_ray.execution.executor import Metrics
+from ditk_ray.execution.fork_client import ForkClient
+from ditk_ray.execution.process import ProcessExecutor
+from ditk_ray.record.record import SweepRecord, TrialRecord
+from ditk_ray.record.trial_folder import read_metrics
+from ditk_ray.trial.attempt import start_attempt
+from ditk_ray.trial.inspection import training_modules
+from ditk_ray.trial.plan import TrialPlan
+from ditk_ray.trial.reports import CONFIG_FILE, ENDED, standing
+from ditk_ray.trial.training import RecordedTraining
+from ditk_ray.util.plain import jsonable
 
 REPLAYS_FOLDER = "replays"
 TOLERANCE = 1e-6
@@ -52,7 +53,6 @@ class Replay:
 
     @property
     def agrees(self) -> bool:
-        """Whether every evaluation has the same score at the same step."""
         return self.first_difference is None
 
 
@@ -66,27 +66,27 @@ def same(one: Any, other: Any) -> bool:
 def replay_trial(
     record: SweepRecord,
     trial: TrialRecord,
-    warm: WarmNode,
-    told: Callable[[int, Metrics, Metrics], None] = lambda number, old, new: None,
+    warm: ForkClient,
+    report: Callable[[int, Metrics, Metrics], None] = lambda number, old, new: None,
 ) -> Replay:
     """Train a trial again, from its own config file and with its own seeds.
 
     It is run for as many evaluations as were recorded, in a folder of its own
-    beside the trials. `told` is called for each with its number, what was recorded
+    beside the trials. `report` is called for each with its number, what was recorded
     and what came now. Raises `BadConfigError` if the trial cannot be run again,
     `TrialFailedError` if its training fails.
     """
     config_file = Path(trial.dir) / CONFIG_FILE
     recorded = read_evaluations(trial)
-    if not config_file.is_file() or not _can_train(config_file.read_text()):
+    text = config_file.read_text() if config_file.is_file() else ""
+    if "def train(" not in text and not is_patched(text):
         what = "has no config file that can be trained"
         raise BadConfigError(Problem(trial.id, what, "was it ever started?"))
     if not recorded:
         raise BadConfigError(Problem(trial.id, "has no evaluation to compare with"))
-    folder = _free_folder(Path(trial.dir).parent / REPLAYS_FOLDER, trial.id)
-    run = SerialRun(
-        _plan(record, config_file, folder, warm), {}, folder, warm, gpu_ids=_gpu_ids(record)
-    )
+    paths = (Path(trial.dir).parent / REPLAYS_FOLDER / f"{trial.id}_{n}" for n in itertools.count())
+    folder = next(path for path in paths if not path.exists())
+    run = start_attempt(_plan(record, config_file, folder, warm), {}, folder, _gpu_ids(record))
     shutil.copyfile(config_file, folder / CONFIG_FILE)
     replayed: list[Metrics] = []
     try:
@@ -95,41 +95,37 @@ def replay_trial(
             if metrics.get(ENDED) == "training":
                 break
             replayed.append(jsonable(metrics))
-            told(len(replayed), recorded[len(replayed) - 1], metrics)
+            report(len(replayed), recorded[len(replayed) - 1], metrics)
     finally:
         run.close()
     return Replay(trial.id, record.metric, recorded, replayed, folder)
 
 
-def _can_train(text: str) -> bool:
-    return "def train(" in text or is_patched(text)
-
-
 def read_evaluations(trial: TrialRecord) -> list[Metrics]:
     """Return the evaluations that a training without interruptions would have made."""
-    rows = line_of_progress(read_metrics(Path(trial.dir)))
+    rows = standing(read_metrics(Path(trial.dir)))
     # What the entry returned at the end of the training comes without an evaluation.
     return [row for row in rows if row.get(ENDED) != "training"]
 
 
-def _plan(record: SweepRecord, config_file: Path, folder: Path, warm: WarmNode) -> TrialPlan:
+def _plan(record: SweepRecord, config_file: Path, folder: Path, warm: ForkClient) -> TrialPlan:
     sources = [record.job.get(key) for key in ("file", "config")]
     beside = [str(Path(source).parent) for source in sources if source]
-    return TrialPlan(
-        base=load_engine_config(config_file),
-        space=SearchSpace(()),
-        entry=RecordedTraining(config_file),
-        entry_args={},
-        limits={},
-        seeds=tuple(record.job.get("seeds") or (0,)),
-        resources=TrialResources(**record.job.get("resources", {})),
-        sweep_folder=folder.parent,
-        warm_key=warm.key,
-        python_path=(str(Path.cwd()), *beside),
-        metric=record.metric,
-        mode=record.mode,
-        seeds_aggregate=record.job.get("seeds_aggregate", "mean"),
+    job = check_job(
+        JobCfg,
+        {
+            "config": config_file,
+            "entry": RecordedTraining(config_file),
+            "seeds": record.job.get("seeds", 1),
+            "seeds_aggregate": record.job.get("seeds_aggregate", "mean"),
+            "resources": record.job.get("resources", {}),
+            "metric": record.metric,
+            "mode": record.mode,
+            "checkpoints": False,
+        },
     )
+    executor = ProcessExecutor(warm.key, training_modules(job.config, job.entry))
+    return TrialPlan(job, folder.parent, executor, python_path=(str(Path.cwd()), *beside))
 
 
 def _gpu_ids(record: SweepRecord) -> list[str]:
@@ -137,10 +133,3 @@ def _gpu_ids(record: SweepRecord) -> list[str]:
     count = math.ceil(record.job.get("resources", {}).get("gpu", 0))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
     return [item for item in visible.split(",") if item][:count]
-
-
-def _free_folder(parent: Path, name: str) -> Path:
-    number = 0
-    while (parent / f"{name}_{number}").exists():
-        number += 1
-    return parent / f"{name}_{number}"

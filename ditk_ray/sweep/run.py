@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,29 +14,13 @@ from typing import Any
 from ray.air._internal import usage
 
 import ditk_ray
-from ditk_ray.cluster.nodes import cluster_nodes
-from ditk_ray.cluster.ray_session import local_ray
 from ditk_ray.config.config_file import render_config
-from ditk_ray.config.job_spec import JobSpec
-from ditk_ray.config.whole_file import write_whole
 from ditk_ray.errors import BadConfigError, Problem
-from ditk_ray.provenance.masking import mask_text
+from ditk_ray.provenance.secrets import mask_text
 from ditk_ray.provenance.snapshot import write_provenance
-from ditk_ray.search.stoppers import RuleStopper
-from ditk_ray.sweep.brake import Brake
-from ditk_ray.sweep.description import describe_job
-from ditk_ray.sweep.dijob_setup import open_office, require_cluster
-from ditk_ray.sweep.fitting import fitting_slots
-from ditk_ray.sweep.interrupts import Interrupts
-from ditk_ray.sweep.ledger import Ledger
-from ditk_ray.sweep.scheduler_history import numbered_rows
-from ditk_ray.sweep.setup import PreparedSweep, keep_job, make_folder
-from ditk_ray.sweep.trial_source import trial_id
-from ditk_ray.sweep.tuner import build_tuner, tune_settings
-from ditk_ray.tracking.artifacts import BEST_CONFIG_FILE
-from ditk_ray.tracking.lock import HeldError, sweep_lock
-from ditk_ray.tracking.observer import SweepListener, SweepObserver
-from ditk_ray.tracking.record import (
+from ditk_ray.ray_cluster.nodes import cluster_nodes
+from ditk_ray.ray_cluster.session import local_ray
+from ditk_ray.record.record import (
     SweepRecord,
     SweepStatus,
     TrialRecord,
@@ -44,8 +28,25 @@ from ditk_ray.tracking.record import (
     now,
     write_record,
 )
+from ditk_ray.record.sweep_folder import BEST_CONFIG_FILE
+from ditk_ray.report.page import write_report
+from ditk_ray.sweep.observer import SweepListener, SweepObserver
+from ditk_ray.sweep.prepare import (
+    PreparedSweep,
+    count_fitting_slots,
+    describe_job,
+    first_tasks,
+    keep_job,
+    make_folder,
+)
+from ditk_ray.sweep.resume import recall_stopper
+from ditk_ray.sweep.stopping import Interrupts, SweepStopper
+from ditk_ray.sweep.trials import Ledger, trial_id
+from ditk_ray.sweep.tuner import build_tuner, tune_settings
 from ditk_ray.tracking.recorder import Recorder
-from ditk_ray.trial.spec import TrialPlan
+from ditk_ray.trial.plan import TrialPlan
+from ditk_ray.util.files import write_whole
+from ditk_ray.util.locks import HeldError, sweep_lock
 
 _log = logging.getLogger(__name__)
 
@@ -68,12 +69,6 @@ class SweepOutcome:
             for trial in self.record.trials.values()
         )
 
-    @property
-    def best_config(self) -> Path | None:
-        """The runnable config of the best trial."""
-        path = self.folder / BEST_CONFIG_FILE
-        return path if path.is_file() else None
-
 
 def run_sweep(
     sweep: PreparedSweep,
@@ -84,48 +79,39 @@ def run_sweep(
     """Run all trials and return how it went; Ctrl-C ends it early and cleanly.
 
     `reporter` is a Ray Tune `ProgressReporter` to use besides the listeners, and
-    `say` tells the user what the recording has to say.
+    `say` shows the user what the recording reports.
     Raises `MetricMissingError` if the metric is not among those reported.
     """
     with contextlib.ExitStack() as stack:
-        if sweep.dijob:
-            require_cluster(sweep)
-        if sweep.options.run_mode == "local":
+        sweep.executor.check(first_tasks(sweep))
+        if sweep.options.run_mode != "remote":
             stack.enter_context(local_ray())
-            fitting_slots(sweep.resources, cluster_nodes())
-        make_folder(sweep)
-        stack.enter_context(_locked(sweep.folder))
+            count_fitting_slots(sweep.resources, cluster_nodes())
         try:
+            make_folder(sweep)
+            stack.enter_context(sweep_lock(sweep.folder))
             keep_job(sweep)
             record = _begun(sweep)
             _keep_provenance(sweep)
             ledger = stack.enter_context(contextlib.closing(Ledger(sweep.folder)))
             recorders = [Recorder(sweep.folder, sweep.tracking, say)] if sweep.tracking else []
+        except HeldError as error:
+            raise BadConfigError(Problem(f"SWEEP {sweep.name}", "runs at this moment")) from error
         except OSError as error:
             problem = Problem(f"--storage_path {sweep.folder.parent}", f"cannot be used: {error}")
             raise BadConfigError(problem) from error
-        with open_office(sweep, say):
+        with sweep.executor.serve(say):
             return _fit(sweep, record, ledger, [*listeners, *recorders], reporter)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    try:
-        with sweep_lock(folder):
-            yield
-    except HeldError as error:
-        raise BadConfigError(Problem(f"SWEEP {folder.name}", "runs at this moment")) from error
 
 
 def _begun(sweep: PreparedSweep) -> SweepRecord:
     """Return the sweep's record; by a new one it is found, should its process be killed now."""
-    job = sweep.job
+    job, described = sweep.job, describe_job(sweep)
     if sweep.earlier:
-        record = sweep.earlier.record
-        record.job = describe_job(sweep)
-        return record
-    record = SweepRecord(sweep.name, job.metric, job.mode, more_objectives=job.more_objectives)
-    record.job, record.started = describe_job(sweep), now()
+        sweep.earlier.record.job = described
+        return sweep.earlier.record
+    record = SweepRecord(sweep.name, job.metric, job.mode, started=now(), job=described)
+    record.more_objectives = job.more_objectives
     write_record(record, sweep.folder)
     return record
 
@@ -137,64 +123,55 @@ def _fit(
     listeners: Sequence[SweepListener],
     reporter: Any,
 ) -> SweepOutcome:
-    job, stopper = sweep.job, sweep.parts.stopper
-    observer = SweepObserver(record, sweep.folder, sweep.parts.space, listeners, stopper)
-    brake = Brake(
-        _needed_metrics(job, stopper), callable(job.entry), observer.suspend, job.max_same_failures
+    job, stopper = sweep.job, sweep.stopper
+    observer = SweepObserver(record, sweep.folder, sweep.search.space, listeners, stopper)
+    needed = {item.metric: "metric" for item in job.objectives}
+    for name in sorted(stopper.metrics) if stopper else ():
+        needed.setdefault(name, "stopper")
+    sweep_stopper = SweepStopper(
+        needed, callable(job.entry), observer.suspend, job.max_same_failures
     )
 
     def note_end(trial: TrialRecord) -> None:
         ledger.ended(trial)
-        brake.look_at_end(record, trial)
+        sweep_stopper.look_at_end(record, trial)
         if stopper:
             stopper.end_trial(trial_id(trial.id))
 
-    observer.watch(brake.check, note_end)
-    _recall_stopper(sweep)
+    observer.check, observer.note_end = sweep_stopper.check, note_end
+    if stopper and sweep.earlier:
+        recall_stopper(stopper, sweep.earlier)
     plan = sweep.trial_plan()
-    _skip_callback_census()
+    if os.environ.get("RAY_USAGE_STATS_ENABLED") == "0":
+        # Tune would import MLflow and W&B, which takes over two seconds, only to count callbacks.
+        usage.tag_callbacks = lambda callbacks: False
     observer.begin()
     status = SweepStatus.FAILED
     begun = time.monotonic()
     try:
-        with Interrupts(observer.suspend) as interrupts, tune_settings(sweep):
-            tuner = build_tuner(sweep, plan, observer, brake, ledger, reporter)
+        with Interrupts(sweep_stopper.interrupt), tune_settings(sweep):
+            tuner = build_tuner(sweep, plan, observer, sweep_stopper, ledger, reporter)
             begun = time.monotonic()
             tuner.fit()
-        status = _status(brake, interrupts)
+        status = sweep_stopper.status
     except KeyboardInterrupt:
         status = SweepStatus.INTERRUPTED
     finally:
         seconds = time.monotonic() - begun
-        observer.settle(status, brake.why)
+        observer.settle(status, sweep_stopper.why)
         try:
             _keep_files(record, plan)
         finally:  # also when somebody is in a hurry
             observer.end()
-    if brake.error is not None:
-        raise brake.error
+    if sweep_stopper.error is not None:
+        raise sweep_stopper.error
     return SweepOutcome(record, sweep.folder, seconds)
 
 
-def _recall_stopper(sweep: PreparedSweep) -> None:
-    """Bring the stopper to where it was when an earlier process ended."""
-    stopper = sweep.parts.stopper
-    if stopper is None or sweep.earlier is None:
-        return
-    stopper.begin(sweep.earlier.record.worked_seconds)
-    for trial in sweep.earlier.record.trials.values():
-        known = {"trial_id": trial_id(trial.id), "config": sweep.earlier.drawn[trial.id]}
-        rows = [{**known, **row} for row in numbered_rows(Path(trial.dir))]
-        stopper.replay(trial_id(trial.id), rows)
-        if trial.state.is_final:
-            stopper.end_trial(trial_id(trial.id))
-
-
 def _keep_provenance(sweep: PreparedSweep) -> None:
-    """Write down which code is about to run."""
     job = sweep.job
     places = {"ditk_ray": Path(ditk_ray.__file__), "working directory": Path.cwd()}
-    # A sweep that goes on needs its job's file no more, and has kept its text.
+    # A sweep that is resumed no longer needs its job's file, and has kept its text.
     file = job.file if job.file and job.file.is_file() else None
     places |= {"job": file} if file else {}
     places |= {"config": Path(job.config.source)} if job.config.source else {}
@@ -213,35 +190,9 @@ def _keep_files(record: SweepRecord, plan: TrialPlan) -> None:
     except OSError as error:
         _log.warning("%s was not written: %s", BEST_CONFIG_FILE, error)
     try:
-        from ditk_ray.report.page import write_report  # plotting libraries: not before it is needed
-
         write_report(plan.sweep_folder)
     except Exception as error:
         _log.warning("no report was written: %s: %s", type(error).__name__, error)
-
-
-def _needed_metrics(job: JobSpec, stopper: RuleStopper | None) -> dict[str, str]:
-    """Return the metrics that trials have to report, each with the field that wants it."""
-    optimised = {item.metric: "metric" for item in job.objectives}
-    looked_at = sorted(stopper.metrics) if stopper else []
-    return optimised | {name: "stopper" for name in looked_at if name not in optimised}
-
-
-def _skip_callback_census() -> None:
-    """Keep Tune from importing MLflow and W&B only to count their callbacks.
-
-    The count is for Ray's usage statistics, which are off; the imports take over
-    two seconds before the first trial.
-    """
-    if os.environ.get("RAY_USAGE_STATS_ENABLED") == "0":
-        usage.tag_callbacks = lambda callbacks: False
-
-
-def _status(brake: Brake, interrupts: Interrupts) -> SweepStatus:
-    if brake.error is not None or brake.why is not None:
-        return SweepStatus.FAILED
-    is_interrupted = interrupts.happened or brake.is_interrupted
-    return SweepStatus.INTERRUPTED if is_interrupted else SweepStatus.FINISHED
 
 
 def _write_best(record: SweepRecord, plan: TrialPlan) -> None:
@@ -249,5 +200,5 @@ def _write_best(record: SweepRecord, plan: TrialPlan) -> None:
     if best is None:
         return
     title = f"The best trial of {record.name}: {best.id}, {record.metric} {record.score(best):g}."
-    text = render_config(plan.config_of(best.params), plan.call_of(plan.seeds[0]), title)
+    text = render_config(plan.config_of(best.params), plan.call_of(plan.job.seeds[0]), title)
     write_whole(plan.sweep_folder / BEST_CONFIG_FILE, text)

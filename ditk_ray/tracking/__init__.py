@@ -1,1 +1,0 @@
-"""Remembering a sweep: its record on disk, and MLflow."""

@@ -5,32 +5,44 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
-from ditk_ray.provenance.masking import mask_text
-from ditk_ray.tracking.artifacts import (
-    Artifact,
-    best_checkpoints,
-    sweep_artifacts,
-    trial_artifacts,
+from ditk_ray.provenance.secrets import mask_text
+from ditk_ray.provenance.snapshot import PROVENANCE_FOLDER
+from ditk_ray.record.journal import TRACKING_FOLDER, Event, journal_path, read_chunk, read_events
+from ditk_ray.record.record import RECORD_FILE
+from ditk_ray.record.sweep_folder import BEST_CONFIG_FILE, REPORT_FILE
+from ditk_ray.record.trial_folder import PARAMS_HISTORY_FILE, best_checkpoints
+from ditk_ray.tracking.mlflow_store import (
+    PARENT,
+    RunStore,
+    RunUpdate,
+    UpdateCollector,
+    first_line,
+    is_refused,
+    params_of,
+    tags_of,
 )
-from ditk_ray.tracking.delivery_state import DeliveryState, read_state, write_state
-from ditk_ray.tracking.event_log import Event, read_chunk
-from ditk_ray.tracking.journal import TRACKING_FOLDER, journal_path, read_events
-from ditk_ray.tracking.run_store import RunStore, is_refused, params_of, tags_of
-from ditk_ray.tracking.store import resolved_uri
-from ditk_ray.tracking.updates import PARENT, RunUpdate, UpdateCollector
+from ditk_ray.tracking.recording import DeliveryState, read_state, resolved_uri, write_state
+from ditk_ray.trial.reports import CONFIG_FILE, LOG_FILE, METRICS_FILE
 
 _log = logging.getLogger(__name__)
 
 FAILURES_OF_POISON = 5
-"""So often the same update may fail while the store answers; then it is no passing trouble."""
+"""How often the same update may fail while the store answers before it is left out."""
+
+MAX_LOG_BYTES = 64 * 1024 * 1024
+"""A log that is larger than any person reads stays where it is."""
 
 _TEXTS_FOLDER = "files"
+
+Artifacts = dict[Path, str | None]
+"""Files that may exist, and the folder among a run's artifacts that each belongs into."""
 
 
 class Delivery:
@@ -57,7 +69,6 @@ class Delivery:
 
     @property
     def pending(self) -> int:
-        """How many bytes of the journal wait."""
         return self._journal.stat().st_size - self.state.offset if self._journal.is_file() else 0
 
     def step(self) -> bool:
@@ -68,11 +79,10 @@ class Delivery:
         try:
             store = self._opened()
             if not self._unsent:
-                chunk = read_chunk(self._journal, self.state.offset)
-                if chunk.end == self.state.offset:
+                events, end = read_chunk(self._journal, self.state.offset)
+                if end == self.state.offset:
                     return False
-                self._unsent = UpdateCollector().collect(chunk.events)
-                self._unsent_end = chunk.end
+                self._unsent, self._unsent_end = UpdateCollector().collect(events), end
             self._send(store)
         except Exception as error:
             self._is_in_doubt = True
@@ -96,7 +106,8 @@ class Delivery:
             self._unsent.pop(0)
             self._failures, self._is_poison = 0, False
         self._is_in_doubt = False
-        self._sync_journal()
+        with self._journal.open("rb") as file:  # it is on the disk before the state says so
+            os.fsync(file.fileno())
         self.state.offset = self._unsent_end
         self.state.error = None
         write_state(self._folder, self.state)
@@ -122,17 +133,19 @@ class Delivery:
         run = self.state.runs.get(update.trial)
         if run is None:
             return
-        tags = tags_of(update.tags)
-        self._log(update, store.log_tags, run, tags, MAX_PARAMS_TAGS_PER_BATCH)
-        self._log(update, store.log_metrics, run, update.metrics, MAX_METRICS_PER_BATCH)
-        if update.texts:
-            self._keep_texts(update)
-            self._upload(store, update.trial, self._texts_of(update.trial))
+        self._log(store, update, run, "tags", tags_of(update.tags))
+        self._log(store, update, run, "metrics", update.metrics)
+        for name, text in update.texts.items():  # artifacts that are not files of the sweep's
+            folder = self._texts_folder(update.trial)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+            self._upload(store, update.trial, {folder / name: None})
         if update.status == "RUNNING" and not is_new:
-            self._unless_refused(update, store.reopen, run)
+            self._unless_refused(update, store.client.update_run, run, "RUNNING")
         elif update.status not in (None, "RUNNING"):
             self._upload(store, update.trial, self._artifacts(update.trial))
-            self._unless_refused(update, store.end, run, update.status, update.ended)
+            end = store.client.set_terminated
+            self._unless_refused(update, end, run, update.status, update.ended)
             if update.trial == PARENT:
                 self._complete_children(store, update)
 
@@ -145,50 +158,36 @@ class Delivery:
         run = store.find(key) if self._is_in_doubt else None
         name = update.trial or self._sweep["name"]
         run = run or store.create(key, name, update.time, known.get(PARENT, ""))
-        params = params_of(update.params)
-        self._log(update, store.log_params, run, params, MAX_PARAMS_TAGS_PER_BATCH)
+        self._log(store, update, run, "params", params_of(update.params))
         known[update.trial] = run
 
     def _log(
-        self,
-        update: RunUpdate,
-        log: Callable[[str, Sequence[Any]], None],
-        run: str,
-        items: Sequence[Any],
-        size: int,
+        self, store: RunStore, update: RunUpdate, run: str, kind: str, items: Sequence[Any]
     ) -> None:
         """Log any number of items; of a batch that is refused, all but the culprit."""
+        size = MAX_METRICS_PER_BATCH if kind == "metrics" else MAX_PARAMS_TAGS_PER_BATCH
         left = iter(items)
         while batch := list(islice(left, size)):
             try:
-                log(run, batch)
+                store.client.log_batch(run, **{kind: batch})
             except Exception as error:
                 if not self._gives_up(error):
                     raise
                 for item in batch:
-                    self._unless_refused(update, log, run, [item])
-
-    def _keep_texts(self, update: RunUpdate) -> None:
-        """Write what becomes an artifact without being a file of the sweep's."""
-        for name, text in update.texts.items():
-            folder = self._texts_folder(update.trial)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
+                    one = partial(store.client.log_batch, **{kind: [item]})
+                    self._unless_refused(update, one, run)
 
     def _texts_folder(self, trial: str) -> Path:
         return self._folder / TRACKING_FOLDER / _TEXTS_FOLDER / (trial or "sweep")
 
-    def _texts_of(self, trial: str) -> list[Artifact]:
-        return [Artifact(file) for file in sorted(self._texts_folder(trial).glob("*"))]
-
-    def _artifacts(self, trial: str) -> list[Artifact]:
-        kept = self._texts_of(trial)
+    def _artifacts(self, trial: str) -> Artifacts:
+        kept: Artifacts = dict.fromkeys(sorted(self._texts_folder(trial).glob("*")))
         if trial == PARENT:
-            return [*kept, *sweep_artifacts(self._folder)]
+            return kept | sweep_artifacts(self._folder)
         self._ended_trials.add(trial)
-        kept += trial_artifacts(self._folder / trial)
+        kept |= trial_artifacts(self._folder / trial)
         if self._sweep["checkpoints"] == "all":
-            kept += best_checkpoints(self._folder / trial)
+            kept |= checkpoint_artifacts(self._folder / trial)
         return kept
 
     def _complete_children(self, store: RunStore, update: RunUpdate) -> None:
@@ -196,30 +195,32 @@ class Delivery:
         missing, self.state.files_missing = self.state.files_missing, []
         for trial in sorted({*self._ended_trials, *missing} & set(self.state.runs)):
             self._upload(store, trial, self._artifacts(trial))
-        if update.best_trial in self.state.runs and self._sweep["checkpoints"] == "best":
-            best = update.best_trial
-            self._upload(store, best, list(best_checkpoints(self._folder / best)))
+        best = update.best_trial
+        if best in self.state.runs and self._sweep["checkpoints"] == "best":
+            self._upload(store, best, checkpoint_artifacts(self._folder / best))
 
-    def _upload(self, store: RunStore, trial: str, artifacts: Sequence[Artifact]) -> None:
+    def _upload(self, store: RunStore, trial: str, artifacts: Artifacts) -> None:
         """Upload files; one that cannot be is noted, and holds up nothing."""
-        for artifact in artifacts:
+        for file, place in artifacts.items():
+            # A link may lead anywhere, and a trial runs code that is not ours.
+            if file.is_symlink() or not file.is_file():
+                continue
             try:
-                version = artifact.version
-                if self._versions.get(artifact.file) != version:
-                    store.upload(self.state.runs[trial], artifact.file, artifact.place)
-                    self._versions[artifact.file] = version
+                found = file.stat()
+                version = (found.st_size, found.st_mtime_ns)
+                if self._versions.get(file) != version:
+                    store.client.log_artifact(self.state.runs[trial], str(file), place)
+                    self._versions[file] = version
             except Exception as error:
                 text = mask_text(f"{type(error).__name__}: {error}")
-                _log.warning("%s was not uploaded: %s", artifact.file, text)
+                _log.warning("%s was not uploaded: %s", file, text)
                 if trial not in self.state.files_missing:
                     self.state.files_missing.append(trial)
 
-    def _unless_refused(
-        self, update: RunUpdate, call: Callable[..., None], *given: Any, **named: Any
-    ) -> None:
+    def _unless_refused(self, update: RunUpdate, call: Callable[..., None], *given: Any) -> None:
         """Make a call; what MLflow will never take is noted and left out."""
         try:
-            call(*given, **named)
+            call(*given)
         except Exception as error:
             if not self._gives_up(error):
                 raise
@@ -227,7 +228,7 @@ class Delivery:
             _log.warning("refused for %s: %s", update.trial or "the sweep", error)
 
     def _gives_up(self, error: Exception) -> bool:
-        """Say whether there is no use in trying again; raises if the store is just away."""
+        """Say whether trying again is useless; raises if the store is just down."""
         if is_refused(error):
             return True
         if self._is_poison and self._store is not None and PARENT in self.state.runs:
@@ -239,17 +240,30 @@ class Delivery:
         self._failures += 1
         self._is_poison = self._failures >= FAILURES_OF_POISON
         _log.info("not delivered yet: %s: %s", type(error).__name__, mask_text(str(error)))
-        first_line = str(error).strip().partition("\n")[0]
-        self.state.error = mask_text(f"{type(error).__name__}: {first_line}")
+        self.state.error = mask_text(f"{type(error).__name__}: {first_line(error)}")
         try:
             write_state(self._folder, self.state)
         except OSError as problem:
             _log.warning("the state cannot be written: %s", problem)
 
-    def _sync_journal(self) -> None:
-        """Have what was delivered on the disk, before the state says that it was."""
-        file = os.open(self._journal, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
+
+def sweep_artifacts(folder: Path) -> Artifacts:
+    files: Artifacts = dict.fromkeys(
+        folder / name for name in (RECORD_FILE, BEST_CONFIG_FILE, REPORT_FILE)
+    )
+    return files | dict.fromkeys(sorted((folder / PROVENANCE_FOLDER).glob("*")), PROVENANCE_FOLDER)
+
+
+def trial_artifacts(folder: Path) -> Artifacts:
+    """Return what a child run keeps of its trial: as little as tells the whole story."""
+    files = [folder / name for name in (CONFIG_FILE, METRICS_FILE, PARAMS_HISTORY_FILE)]
+    kept: Artifacts = dict.fromkeys([*files, *sorted(folder.glob("result*"))])
+    logs = [log for log in sorted(folder.glob(f"attempt_*/**/{LOG_FILE}")) if log.is_file()]
+    small = [log for log in logs if log.stat().st_size <= MAX_LOG_BYTES]
+    return kept | {log: str(log.parent.relative_to(folder)) for log in small}
+
+
+def checkpoint_artifacts(folder: Path) -> Artifacts:
+    """Return the checkpoint of a trial's best evaluation, for each seed."""
+    found = best_checkpoints(folder).items()
+    return {file: f"checkpoint/{seed}" if seed else "checkpoint" for seed, file in found}

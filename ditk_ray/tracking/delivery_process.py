@@ -14,13 +14,18 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ditk_ray.errors import DitkRayError
-from ditk_ray.tracking.journal import TRACKING_FOLDER, JournalWriter, all_events, read_events
-from ditk_ray.tracking.lock import HeldError, held, sweep_lock
-from ditk_ray.tracking.record import SweepStatus, TrialState, read_record
-from ditk_ray.tracking.store import calm_mlflow
+from ditk_ray.errors import BadConfigError, DitkRayError, Problem, StoreUnreachableError
+from ditk_ray.record.journal import TRACKING_FOLDER, EventWriter, journal_path, read_events
+from ditk_ray.record.record import SweepStatus, TrialState, read_record
+from ditk_ray.tracking.recording import DeliveryState, calm_mlflow
+from ditk_ray.util.locks import HeldError, held, sweep_lock
+
+if TYPE_CHECKING:
+    from ditk_ray.tracking.delivery import Delivery
 
 LINGER_SECONDS = 1.0
 """How long events are gathered: fewer, larger calls."""
@@ -33,11 +38,12 @@ _NICENESS = 19
 """Below Ray's workers, which have 15: trials come first."""
 
 _MAX_PAUSE = 15.0
+TRIES = 6
 
 
 def deliver(folder: Path) -> int:
     """Deliver until the sweep is over and everything was sent; returns an exit code."""
-    from ditk_ray.tracking.delivery import Delivery  # takes seconds; the sweep goes on meanwhile
+    from ditk_ray.tracking.delivery import Delivery  # takes seconds, while the sweep runs
 
     gone = threading.Event()
     threading.Thread(target=_watch, args=(gone,), daemon=True).start()
@@ -64,20 +70,18 @@ def deliver(folder: Path) -> int:
 
 def close_journal(folder: Path) -> None:
     """Write the end of a sweep whose process is gone, unless there is one."""
-    last, best, states = "", "", dict[str, str]()
-    for event in all_events(folder):
-        last = event["kind"]
-        if last == "progress" and event["best"]:
-            best = event["best"]["trial"]
-        elif "trial" in event:
-            states[event["trial"]] = event.get("state", states.get(event["trial"], ""))
-    if last in ("end", ""):
+    events = read_events(folder)
+    if not events or events[-1]["kind"] == "end":
         return
+    bests = [event["best"] for event in events if event["kind"] == "progress" and event["best"]]
+    best = bests[-1]["trial"] if bests else ""
+    known = {event["trial"]: "" for event in events if "trial" in event}
+    states = known | {event["trial"]: event["state"] for event in events if "state" in event}
     finals = {state for state in TrialState if state.is_final}
     unfinished = [trial for trial, state in states.items() if state not in finals]
     try:
         with sweep_lock(folder):
-            writer = JournalWriter(folder)
+            writer = EventWriter(journal_path(folder))
             status = _settled_status(folder)
             writer.append("end", status=status, unfinished=unfinished, best_trial=best)
             writer.close()
@@ -100,8 +104,53 @@ def _watch(gone: threading.Event) -> None:
     gone.set()
 
 
+def sync(
+    folder: Path, uri: str | None = None, told: Callable[[float], None] = lambda share: None
+) -> DeliveryState:
+    """Deliver all of a sweep's journal to its store, or to another one.
+
+    A sweep whose process is gone is ended as such. `told` hears how much is done.
+    Raises `BadConfigError` if there is nothing to deliver or a sweep does so itself,
+    and `StoreUnreachableError` if the store does not take it: nothing is lost then.
+    """
+    from ditk_ray.tracking.delivery import Delivery  # MLflow takes seconds to import
+
+    sweeps = read_events(folder, "sweep")
+    if not sweeps:
+        hint = "it was run with --mlflow_uri none, or by an earlier version"
+        raise BadConfigError(Problem(str(folder), "has nothing recorded for MLflow", hint))
+    try:
+        with held(folder / TRACKING_FOLDER / DELIVERY_LOCK):
+            close_journal(folder)
+            return _deliver(Delivery(folder, uri or sweeps[-1]["uri"]), told)
+    except HeldError as error:
+        what = "is being recorded right now"
+        hint = "what waits is sent by that process; try again when it has ended"
+        raise BadConfigError(Problem(folder.name, what, hint)) from error
+
+
+def _deliver(delivery: Delivery, told: Callable[[float], None]) -> DeliveryState:
+    waiting, failures = max(1, delivery.pending), 0
+    while True:
+        try:
+            is_more = delivery.step()
+        except Exception as error:
+            failures += 1
+            if failures == TRIES:
+                raise StoreUnreachableError(
+                    f"MLflow does not take the records: {delivery.state.error}\n"
+                    "nothing is lost: run it again when the store answers"
+                ) from error
+            time.sleep(min(failures, 3))
+            continue
+        if not is_more:
+            delivery.upload_missing()
+            return delivery.state
+        failures = 0
+        told(1 - delivery.pending / waiting)
+
+
 def main() -> int:
-    """Deliver the journal of the folder that is given."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep says when it is over
     os.nice(_NICENESS)
     calm_mlflow()

@@ -8,7 +8,6 @@ recorded to its last event.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import subprocess
 import sys
@@ -19,12 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ditk_ray.config.jsonable import json_text
-from ditk_ray.tracking.artifacts import PARAMS_HISTORY_FILE
-from ditk_ray.tracking.delivery_state import DeliveryState, read_state
-from ditk_ray.tracking.folders import sweep_to_type
-from ditk_ray.tracking.journal import TRACKING_FOLDER, JournalWriter, read_events
-from ditk_ray.tracking.record import SweepRecord, TrialRecord
+from ditk_ray.record.journal import TRACKING_FOLDER, EventWriter, journal_path, read_events
+from ditk_ray.record.record import SweepRecord, TrialRecord, finite
+from ditk_ray.record.sweep_folder import sweep_to_type
+from ditk_ray.record.trial_folder import PARAMS_HISTORY_FILE
+from ditk_ray.tracking.recording import DeliveryState, read_state
+from ditk_ray.util.plain import json_text
 
 RECORDER_LOG = "recorder.log"
 AWAY_SECONDS = 10.0
@@ -53,7 +52,7 @@ class TrackingOptions:
 class Recorder:
     """A listener that has a sweep recorded in MLflow.
 
-    Made again on the folder of an earlier sweep, it goes on with the same runs.
+    Made again on the folder of an earlier sweep, it continues the same runs.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Recorder:
         self._folder = folder
         self._options = options
         self._say = say
-        self._journal = JournalWriter(folder)
+        self._journal = EventWriter(journal_path(folder))
         self._process: subprocess.Popen[bytes] | None = None
         self._known: set[str] = {event["trial"] for event in read_events(folder, "trial")}
         self._changes = {e["trial"]: e["number"] for e in read_events(folder, "change")}
@@ -74,25 +73,15 @@ class Recorder:
         self._started_delivery = 0.0
 
     def started(self, record: SweepRecord) -> None:
-        """Write down what the sweep is, and start the process that delivers."""
         earlier = read_events(self._folder, "sweep")
-        self._journal.append(
-            "sweep",
-            id=earlier[-1]["id"] if earlier else uuid.uuid4().hex,
-            name=record.name,
-            metric=record.metric,
-            mode=record.mode,
-            uri=self._options.uri,
-            experiment=self._options.experiment,
-            checkpoints=self._options.checkpoints,
-            folder=str(self._folder),
-            job=record.job,
-        )
+        sweep_id = earlier[-1]["id"] if earlier else uuid.uuid4().hex
+        about = {name: getattr(record, name) for name in ("name", "metric", "mode", "job")}
+        where = {key: value for key, value in vars(self._options).items() if key != "trial_tags"}
+        self._journal.append("sweep", id=sweep_id, folder=str(self._folder), **about, **where)
         self._process = _start_delivery(self._folder)
         self._started_delivery = time.monotonic()
 
     def reported(self, record: SweepRecord, trial: TrialRecord) -> None:
-        """Write down a trial's newest metrics, with `env_step` for the step."""
         self._introduce(trial)
         step = _step_of(trial)
         last_step, last = self._last.get(trial.id, (-1, {}))
@@ -108,7 +97,6 @@ class Recorder:
             self._journal.append("metrics", trial=trial.id, step=step, values=values)
 
     def changed(self, record: SweepRecord, trial: TrialRecord) -> None:
-        """Write down a trial's state, and its parameters if a scheduler changed them."""
         self._introduce(trial)
         if len(trial.changes) > self._changes.get(trial.id, 0):
             self._note_change(trial)
@@ -133,27 +121,24 @@ class Recorder:
         if bool(state.error) != self._was_away:
             self._was_away = bool(state.error)
             self._say(
-                f"MLflow does not take the records ({state.error}); the sweep goes on, "
+                f"MLflow does not take the records ({state.error}); the sweep continues, "
                 "they are kept on disk and sent later"
                 if state.error
                 else "MLflow takes the records again"
             )
 
     def ended(self, record: SweepRecord) -> None:
-        """Write down the outcome, and wait until everything was delivered."""
         self._tell_progress(record)
         unfinished = [trial.id for trial in record.trials.values() if not trial.state.is_final]
         known = [trial for trial in unfinished if trial in self._known]
         best = record.best()
-        self._journal.append(
-            "end", status=record.status, unfinished=known, best_trial=best.id if best else ""
-        )
+        end = {"status": record.status, "best_trial": best.id if best else ""}
+        self._journal.append("end", unfinished=known, **end)
         self._wait()
         if not self._journal.close():
             self._say("the disk is full: the last records are lost to MLflow")
 
     def _keep_delivering(self) -> None:
-        """Start the delivery anew if something has ended it, now and then."""
         now = time.monotonic()
         is_gone = self._process is not None and self._process.poll() is not None
         if is_gone and now - self._started_delivery > RESTART_SECONDS:
@@ -163,46 +148,33 @@ class Recorder:
     def _introduce(self, trial: TrialRecord) -> None:
         if trial.id not in self._known:
             self._known.add(trial.id)
-            self._journal.append(
-                "trial",
-                trial=trial.id,
-                params=trial.params,
-                tags={"trial": trial.id, "sweep": self._folder.name, **self._options.trial_tags},
-            )
+            tags = {"trial": trial.id, "sweep": self._folder.name, **self._options.trial_tags}
+            self._journal.append("trial", trial=trial.id, params=trial.params, tags=tags)
 
     def _note_change(self, trial: TrialRecord) -> None:
         """Write down what a scheduler changed; the whole history is a file of the trial's."""
         number = self._changes[trial.id] = len(trial.changes)
-        change, first = trial.changes[-1], trial.changes[0]
-        self._journal.append(
-            "change",
-            trial=trial.id,
-            number=number,
-            step=change["env_step"],
-            params=change["params"],
-            before=first["params"] if number == 2 else None,
-        )
+        step, params = trial.changes[-1]["env_step"], trial.changes[-1]["params"]
+        before = trial.changes[0]["params"] if number == 2 else None
+        change = {"number": number, "step": step, "params": params, "before": before}
+        self._journal.append("change", trial=trial.id, **change)
         history = Path(trial.dir) / PARAMS_HISTORY_FILE
         history.parent.mkdir(parents=True, exist_ok=True)
         history.write_text(json_text(trial.changes, indent=1))
 
     def _tell_progress(self, record: SweepRecord) -> None:
         best = record.best()
-        # Also those parameters that the best trial does not have: an earlier one may.
-        names = [
-            name for name, item in record.job.get("space", {}).items() if item["kind"] != "fixed"
-        ]
-        told = {
+        told: dict[str, Any] = {
             "counts": dict(record.counts()),
-            "best": best
-            and {
-                "trial": best.id,
-                "metric": record.metric,
-                "score": record.score(best),
-                "params": dict.fromkeys(names, "-") | best.params,
-            },
+            "best": None,
             "pareto": [trial.id for trial in record.pareto_set()],
         }
+        if best is not None:
+            # Also those parameters that the best trial does not have: an earlier one may.
+            space = record.job.get("space", {}).items()
+            params = {name: "-" for name, item in space if item["kind"] != "fixed"} | best.params
+            score = {"metric": record.metric, "score": record.score(best)}
+            told["best"] = {"trial": best.id, **score, "params": params}
         if told != self._told:
             self._told = told
             self._journal.append("progress", **told)
@@ -220,22 +192,26 @@ class Recorder:
             self._watch_delivery(self._process)
         except KeyboardInterrupt:
             self._say("interrupted")
-        self._end_process()
-        state = self._state()
+        self._process.terminate()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._say_what_is_missing(self._state())
+
+    def _say_what_is_missing(self, state: DeliveryState) -> None:
+        log = self._folder / TRACKING_FOLDER / RECORDER_LOG
+        sync = f"`ditk-ray sync {sweep_to_type(self._folder)}`"
         if state.offset < self._journal.size:
             why = f" ({state.error})" if state.error else ""
             self._say(
-                f"not everything is in MLflow yet{why}; nothing is lost: "
-                f"`ditk-ray sync {sweep_to_type(self._folder)}` sends the rest"
+                f"not everything is in MLflow yet{why}; nothing is lost: {sync} sends the rest"
             )
         if state.files_missing:
-            log = self._folder / TRACKING_FOLDER / RECORDER_LOG
-            self._say(
-                f"MLflow did not take the files of {len(state.files_missing)} runs, see {log}; "
-                f"`ditk-ray sync {sweep_to_type(self._folder)}` tries again"
-            )
+            runs = f"{len(state.files_missing)} runs"
+            self._say(f"MLflow did not take the files of {runs}, see {log}; {sync} tries again")
         if state.refused:
-            log = self._folder / TRACKING_FOLDER / RECORDER_LOG
             self._say(f"MLflow refused {state.refused} records, see {log}")
 
     def _watch_delivery(self, process: subprocess.Popen[bytes]) -> None:
@@ -254,25 +230,14 @@ class Recorder:
                 self._say(f"recording in MLflow: {share:.0%} (Ctrl-C leaves the rest for later)")
             time.sleep(0.05)
 
-    def _end_process(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
 
 def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other) or (one != one and other != other)
 
 
 def _step_of(trial: TrialRecord) -> int:
-    step = trial.metrics.get("env_step")
-    if isinstance(step, (int, float)) and math.isfinite(step):
-        return int(step)
-    return trial.reports
+    step = finite(trial.metrics.get("env_step"))
+    return trial.reports if step is None else int(step)
 
 
 def _start_delivery(folder: Path) -> subprocess.Popen[bytes]:

@@ -1,1 +1,0 @@
-"""Running one trial: its process, its metrics, its result, and Tune's view of it."""

@@ -1,4 +1,4 @@
-"""The score of a configuration that was run on several seeds."""
+"""One value for a trial of those of its seeds, and how far it can be trusted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ditk_ray.execution.executor import Metrics
+
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 SCORE = "eval_value"
 
 Numbers = npt.NDArray[np.float64]
-Metrics = dict[str, Any]
 
 
 def aggregate(values: Numbers, how: str, mode: str = "max") -> Numbers:
@@ -38,7 +39,7 @@ def aggregate(values: Numbers, how: str, mode: str = "max") -> Numbers:
 def iqm_weights(count: int) -> Numbers:
     """Return the weights of `count` values, in ascending order, in their interquartile mean.
 
-    It is the mean of the middle half. Each value stands for an equal part of the
+    That is the mean of the middle half. Each value stands for an equal part of the
     distribution; those on the quartiles count by as much of theirs as lies inside. Of
     four values the middle two count; of three, the middle one four times as much as
     the others; of two or one it is the mean.
@@ -92,11 +93,7 @@ def aggregate_rows(
     if metric in shared:
         low, high = bootstrap_interval(columns[metric], how, mode)
         metrics |= {f"{metric}_low": low, f"{metric}_high": high}
-    return metrics | _each(rows, metric)
-
-
-def _each(rows: Mapping[int, Mapping[str, Any]], metric: str) -> Metrics:
-    return {
+    return metrics | {
         f"{name}_seed_{seed}": row[name]
         for name in dict.fromkeys((SCORE, metric))
         for seed, row in rows.items()

@@ -8,19 +8,40 @@ put together in a hidden folder, written through to the disk, and renamed.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+import sys
+import time
+import traceback
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ditk_ray.trial.files import CHECKPOINTS_FOLDER, META_FILE
+from ditk_ray.trial.evaluation_hook import Evaluation
+from ditk_ray.trial.plan import Saving
+from ditk_ray.trial.reports import CHECKPOINTS_FOLDER, META_FILE
+
+if TYPE_CHECKING:
+    from ditk_ray.trial.engine_state import EngineParts
 
 STAGING_PREFIX = ".attempt_"
+
+KEPT = 2
+"""How many stay: one is enough to resume, the one before is for the case that it is damaged."""
+
+SHARE = 20
+"""Saving may take one part in so many of a trial's time."""
+
+LEAST_SECONDS = 1.0
+"""How much training is worth a checkpoint at all."""
+
+_REMEMBERED = 100
+"""How many of the numbers at which seeds save are kept for those that come behind."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +75,6 @@ class CheckpointMeta:
     origin: str | None = None
     """By which load of another trial's checkpoint this line of training began."""
 
-    def as_text(self) -> str:
-        """Return what `meta.json` holds."""
-        return json.dumps(asdict(self), indent=1)
-
-    @classmethod
-    def from_text(cls, text: str) -> CheckpointMeta:
-        """Read `meta.json`; raises ValueError or TypeError if it is none."""
-        values = json.loads(text)
-        seeds = {int(seed): SeedProgress(**told) for seed, told in values.pop("seeds").items()}
-        return cls(**values, seeds=seeds)
-
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -77,46 +87,37 @@ class Checkpoint:
     def read(cls, folder: Path) -> Checkpoint | None:
         """Return the checkpoint in a folder; None if there is none, or only a part of one."""
         try:
-            meta = CheckpointMeta.from_text((folder / META_FILE).read_text())
+            values = json.loads((folder / META_FILE).read_text())
+            seeds = {int(seed): SeedProgress(**saved) for seed, saved in values["seeds"].items()}
+            meta = CheckpointMeta(**{**values, "seeds": seeds})
             sizes = {name: (folder / name).stat().st_size for name in meta.files}
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
-        return cls(folder, meta) if sizes == dict(meta.files) else None
-
-    def policy_file(self, seed: int) -> Path | None:
-        """Return a seed's file in DI-engine's own format."""
-        return self._if_there(policy_name(seed))
-
-    def _if_there(self, name: str) -> Path | None:
-        return self.folder / name if name in self.meta.files else None
+        return cls(folder, meta) if sizes == meta.files else None
 
 
 def policy_name(seed: int) -> str:
-    """Return the name of a seed's file in DI-engine's format."""
     return f"seed_{seed}.pth.tar"
 
 
 def state_name(seed: int) -> str:
-    """Return the name of the file with what DI-engine's own leaves out."""
     return f"seed_{seed}.state.pkl"
 
 
 def buffer_name(seed: int) -> str:
-    """Return the name of the file with a seed's replay buffer."""
     return f"seed_{seed}.buffer.pkl"
 
 
 class CheckpointStore:
-    """The checkpoints of the trial in `trial_folder`, of which the `kept` newest stay."""
+    """The checkpoints of the trial in `trial_folder`, of which the newest stay."""
 
-    def __init__(self, trial_folder: Path, kept: int = 2) -> None:
+    def __init__(self, trial_folder: Path) -> None:
         self._trial = trial_folder.name
         self._folder = trial_folder / CHECKPOINTS_FOLDER
-        self._kept = max(1, kept)
 
     def latest(self) -> Checkpoint | None:
-        """Return the newest checkpoint that is whole."""
-        return next(self._whole(), None)
+        found = (Checkpoint.read(self._folder / str(number)) for number in self._numbers()[::-1])
+        return next(filter(None, found), None)
 
     def staging(self, attempt: int) -> Path:
         """Return the hidden folder in which an attempt's seeds save, a folder for each time."""
@@ -127,24 +128,28 @@ class CheckpointStore:
 
         Files of seeds that have ended are taken over from the checkpoint before.
         """
-        before = self.latest()
-        self._take_over(before, staged, meta)
+        if before := self.latest():
+            ended = [f"seed_{seed}." for seed, progress in meta.seeds.items() if progress.ended]
+            for name in before.meta.files:
+                if name.startswith(tuple(ended)):
+                    with contextlib.suppress(FileExistsError):
+                        os.link(before.folder / name, staged / name)
         files = {file.name: file.stat().st_size for file in staged.iterdir() if file.is_file()}
-        origin = meta.origin or (before.meta.origin if before else None)
-        meta = replace(meta, files=files, id=meta.id or uuid.uuid4().hex, origin=origin)
-        return self._enter(staged, meta)
+        origin = before.meta.origin if before else None
+        return self._enter(staged, replace(meta, files=files, id=uuid.uuid4().hex, origin=origin))
 
     def adopt(self, folder: Path, config: Mapping[str, Any]) -> Checkpoint | None:
-        """Make a copy of a checkpoint from elsewhere the newest, and return what to go on from.
+        """Make a copy of a checkpoint from elsewhere the newest, and return what to resume from.
 
-        `config` is what the trial goes on with. One of the trial's own is not taken: its
-        newest is as new. Neither is one that it has gone on from already with the same
+        `config` is what the trial is resumed with. One of the trial's own is not taken: its
+        newest is as new. Neither is one that it has resumed from already with the same
         config: then it is being restarted, and has come further since.
         """
         found, own = Checkpoint.read(folder), self.latest()
         if found is None or (found.meta.trial == self._trial and own is not None):
             return own
-        origin = _fingerprint(found.meta.id, config)
+        line = json.dumps([found.meta.id, config], sort_keys=True, default=str)
+        origin = hashlib.sha256(line.encode()).hexdigest()[:16]
         if own is not None and own.meta.origin == origin:
             return own
         staged = self._folder / f"{STAGING_PREFIX}adopted" / origin
@@ -157,10 +162,9 @@ class CheckpointStore:
         return self._enter(staged, meta)
 
     def copy_latest(self, target: Path) -> None:
-        """Copy all files of the newest checkpoint, if there is one, into a folder."""
-        newest = self.latest()
-        for name in [*newest.meta.files, META_FILE] if newest else []:
-            shutil.copyfile(newest.folder / name, target / name)  # type: ignore[union-attr]
+        if newest := self.latest():
+            for name in (*newest.meta.files, META_FILE):
+                shutil.copyfile(newest.folder / name, target / name)
 
     def clear_staging(self) -> None:
         """Remove what attempts that have ended left unfinished."""
@@ -168,38 +172,20 @@ class CheckpointStore:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _enter(self, staged: Path, meta: CheckpointMeta) -> Checkpoint:
-        (staged / META_FILE).write_text(meta.as_text())
+        (staged / META_FILE).write_text(json.dumps(asdict(meta), indent=1))
         for file in staged.iterdir():
             _write_through(file)
         _write_through(staged)
         final = self._folder / str(max(self._numbers(), default=0) + 1)
         staged.rename(final)
         _write_through(self._folder)
-        for number in self._numbers()[: -self._kept]:
+        for number in self._numbers()[:-KEPT]:
             shutil.rmtree(self._folder / str(number), ignore_errors=True)
         return Checkpoint(final, meta)
-
-    def _take_over(self, before: Checkpoint | None, staged: Path, meta: CheckpointMeta) -> None:
-        ended = {seed for seed, progress in meta.seeds.items() if progress.ended}
-        for name in before.meta.files if before else ():
-            if any(name.startswith(f"seed_{seed}.") for seed in ended):
-                with contextlib.suppress(FileExistsError):
-                    os.link(before.folder / name, staged / name)  # type: ignore[union-attr]
-
-    def _whole(self) -> Iterator[Checkpoint]:
-        for number in reversed(self._numbers()):
-            found = Checkpoint.read(self._folder / str(number))
-            if found is not None:
-                yield found
 
     def _numbers(self) -> list[int]:
         names = [path.name for path in self._folder.glob("[0-9]*")]
         return sorted(int(name) for name in names if name.isdecimal())
-
-
-def _fingerprint(checkpoint: str, config: Mapping[str, Any]) -> str:
-    text = json.dumps([checkpoint, config], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _write_through(path: Path) -> None:
@@ -208,3 +194,75 @@ def _write_through(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class CheckpointSaver:
+    """Saves the policy and all else of a seed into its attempt's staging folder.
+
+    A failure to do so is printed and otherwise ignored: training continues, and the
+    checkpoint before stays.
+    """
+
+    def __init__(self, seed: int, saving: Saving, parts: EngineParts) -> None:
+        self._seed = seed
+        self._saving = saving
+        self._parts = parts
+        self._next = time.monotonic()
+
+    def save(self, evaluation: Evaluation, number: int) -> bool:
+        """Save, if it is time for it; say whether all of it was written."""
+        if evaluation.save_checkpoint is None:
+            return False
+        folder = self._saving.folder / str(number)
+        begun = time.monotonic()
+        try:
+            if not self._is_wanted(number):
+                return False
+            self._write(evaluation, evaluation.save_checkpoint, folder)
+            is_saved = True
+        except Exception:
+            with contextlib.suppress(OSError):  # the log may be on the same full disk
+                print(f"no checkpoint at evaluation {number}:", file=sys.stderr)
+                traceback.print_exc()
+            # What is half-written goes; other seeds' files will not be used either.
+            shutil.rmtree(folder, ignore_errors=True)
+            is_saved = False
+        now = time.monotonic()
+        self._next = now + max(LEAST_SECONDS, SHARE * (now - begun))
+        return is_saved
+
+    def _is_wanted(self, number: int) -> bool:
+        if self._saving.every_evaluation:
+            return True
+        if self._saving.agreement is None:
+            return self._is_due()
+        return agreed(self._saving.agreement, number, self._is_due)
+
+    def _is_due(self) -> bool:
+        wish = self._saving.wish
+        return time.monotonic() >= self._next or (wish is not None and wish.exists())
+
+    def _write(self, evaluation: Evaluation, save: Callable[[str], None], folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._parts.save_policy(folder / policy_name(self._seed), save)
+        self._parts.save(folder / state_name(self._seed), evaluation)
+        if self._saving.buffer:
+            self._parts.save_buffer(folder / buffer_name(self._seed))
+
+
+def agreed(file: Path, number: int, is_due: Callable[[], bool]) -> bool:
+    """Say whether the seeds of a trial save at this evaluation.
+
+    The first of them to come to a number decides, and the others do the same: only what
+    all have saved at the same number is a checkpoint.
+    """
+    with file.open("a+") as shared:
+        fcntl.flock(shared, fcntl.LOCK_EX)
+        shared.seek(0)
+        decided, saved = json.loads(shared.read() or "[0, []]")
+        if number > decided:
+            saved = [*saved[-_REMEMBERED:], number] if is_due() else saved
+            shared.seek(0)
+            shared.truncate()
+            shared.write(json.dumps([number, saved]))
+        return number in saved

@@ -1,4 +1,4 @@
-"""Hearing of every evaluation that DI-engine makes.
+"""Reporting every evaluation that DI-engine makes.
 
 DI-engine's serial entries evaluate by a class derived from `ISerialEvaluator`,
 some through a registry and some directly; its task pipelines use the
@@ -40,16 +40,12 @@ if TYPE_CHECKING:  # Python 3.8 cannot subscript them
     """Of an evaluator and `train_iter`: an outcome that is known already, or None."""
 
 
-def _recall_nothing(evaluator: Any, train_iter: int) -> Any:
-    return None
-
-
-def install_hook(report: Report, recall: Recall = _recall_nothing) -> None:
+def install_hook(report: Report, recall: Recall = lambda evaluator, train_iter: None) -> None:
     """Have `report` called at every evaluation of this process.
 
     One that `recall` knows is neither made again nor reported.
     """
-    from ding.worker.collector.base_serial_evaluator import ISerialEvaluator
+    from ding.worker.collector.base_serial_evaluator import ISerialEvaluator  # DI-engine
 
     hook = _Hook(report, recall)
     for cls in [ISerialEvaluator, *_below(ISerialEvaluator)]:
@@ -60,9 +56,9 @@ def install_hook(report: Report, recall: Recall = _recall_nothing) -> None:
 
 def install_task_hook(report: Report) -> None:
     """Have `report` called by the evaluator middlewares of DI-engine's task pipelines."""
-    from ding.framework.middleware.functional import evaluator
+    from ding.framework.middleware.functional import evaluator  # DI-engine
 
-    hook = _Hook(report)
+    hook = _Hook(report, lambda evaluator, train_iter: None)
     for name in ("interaction_evaluator", "interaction_evaluator_ttorch"):
         original = getattr(evaluator, name)
         wrapped = hook.wrap_middleware(original)
@@ -72,7 +68,7 @@ def install_task_hook(report: Report) -> None:
 
 
 class _Hook:
-    def __init__(self, report: Report, recall: Recall = _recall_nothing) -> None:
+    def __init__(self, report: Report, recall: Recall) -> None:
         self._report = report
         self._recall = recall
         self._started = time.monotonic()
@@ -98,7 +94,7 @@ class _Hook:
                 outcome = original(evaluator, *args, **kwargs)
             finally:
                 self._depth -= 1
-            self._tell(evaluator, bound.arguments, outcome)
+            self._send(evaluator, bound.arguments, outcome)
             return outcome
 
         cls.eval = evaluate  # type: ignore[attr-defined]
@@ -113,14 +109,14 @@ class _Hook:
                 before = getattr(context, "eval_value", None), context.last_eval_iter
                 outcome = inner(context)
                 if (context.eval_value, context.last_eval_iter) != before:
-                    self._tell_context(context)
+                    self._send_context(context)
                 return outcome
 
             return middleware
 
         return factory
 
-    def _tell(self, evaluator: Any, arguments: Mapping[str, Any], outcome: Any) -> None:
+    def _send(self, evaluator: Any, arguments: Mapping[str, Any], outcome: Any) -> None:
         info = outcome[1] if isinstance(outcome, tuple) and len(outcome) > 1 else outcome
         metrics = {
             **summarise(info),
@@ -130,7 +126,7 @@ class _Hook:
         }
         self._report(Evaluation(metrics, arguments.get("save_ckpt_fn"), evaluator, outcome))
 
-    def _tell_context(self, context: Any) -> None:
+    def _send_context(self, context: Any) -> None:
         metrics = {
             "eval_value": float(context.eval_value),
             "env_step": int(getattr(context, "env_step", 0)),
@@ -152,7 +148,7 @@ def summarise(info: Any) -> dict[str, float]:
     """Turn what an evaluator returned into plain numbers.
 
     The episodes' returns become `eval_value` (their mean) and its spread; any
-    other number, or list of them, that the environment told is kept under its
+    other number, or list of them, that the environment reports is kept under its
     own name, as a mean.
     """
     if isinstance(info, Sequence) and info and all(isinstance(item, Mapping) for item in info):

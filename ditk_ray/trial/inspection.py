@@ -1,50 +1,54 @@
 """Asking DI-engine, before a sweep starts, what a config and an entry may hold.
 
 DI-engine is not imported into the driver: the question is put to a fork of the
-node's warm server.
+node's fork server, which is made ready for trials on this occasion.
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from easydict import EasyDict
 
-from ditk_ray.config import dotted
 from ditk_ray.config.config_file import EntryCall
-from ditk_ray.config.engine_config import EngineConfig
-from ditk_ray.config.entries import (
+from ditk_ray.config.engine_config import (
     MAIN_ENTRY,
+    EngineConfig,
     entry_arguments,
     entry_name,
     fitting_arguments,
 )
-from ditk_ray.config.nearest import did_you_mean
 from ditk_ray.errors import Problem
-from ditk_ray.trial.channel import Channel
+from ditk_ray.execution.fork_client import ForkClient
+from ditk_ray.execution.guard import Channel
 from ditk_ray.trial.training import resolve_entry
-from ditk_ray.trial.warm_node import WarmNode
+from ditk_ray.util import dotted
+from ditk_ray.util.suggest import did_you_mean
+
+_TRAINING = ("ditk_ray.trial.training", "ditk_ray.trial.engine_state")
+_TASKS = "ding.framework.middleware.functional.evaluator"
+"""Hooked for whoever may build a task pipeline; a second's work, with matplotlib and wandb."""
 
 
-@dataclass(frozen=True)
-class Inspection:
-    """What DI-engine says of a config: all its paths, and what is wrong at once."""
-
-    defaults: EngineConfig
-    problems: tuple[Problem, ...]
+def training_modules(config: EngineConfig, entry: Any) -> list[str]:
+    """Return what a node's fork server imports, once for all trials of this config."""
+    tasks = [_TASKS] if entry == MAIN_ENTRY or not isinstance(entry, str) else []
+    return [*_TRAINING, *tasks, *config.environment_modules]
 
 
 def inspect_experiment(
-    node: WarmNode, config: EngineConfig, call: EntryCall, python_path: tuple[str, ...] = ()
-) -> Inspection:
-    """Compile the config as DI-engine would, without training anything."""
+    node: ForkClient, config: EngineConfig, call: EntryCall, python_path: tuple[str, ...] = ()
+) -> tuple[EngineConfig, list[Problem]]:
+    """Compile the config as DI-engine would, without training anything.
+
+    Returns it with all that DI-engine adds to it, and what is wrong with it or the call.
+    """
     process = node.run(partial(_answer, config, call), python_path)
     try:
         answer = process.receive()
@@ -52,11 +56,9 @@ def inspect_experiment(
         process.stop()
     if answer is None:
         what = f"DI-engine ended with code {process.exit_code} when compiling it"
-        return Inspection(config, (Problem("config", what),))
-    return Inspection(
-        EngineConfig(answer["main"], answer["create"]),
-        tuple(Problem(**fields) for fields in answer["problems"]),
-    )
+        return config, [Problem("config", what)]
+    problems = [Problem(**fields) for fields in answer["problems"]]
+    return EngineConfig(answer["main"], answer["create"]), problems
 
 
 def _answer(config: EngineConfig, call: EntryCall, channel: Channel) -> None:
@@ -86,7 +88,7 @@ _CREATE_KEYS = {
 
 
 def _compiled(config: EngineConfig) -> dotted.Tree:
-    from ding.config import compile_config
+    from ding.config import compile_config  # DI-engine
     from ding.utils import POLICY_REGISTRY
 
     main, create = EasyDict(config.main), EasyDict(config.create)
@@ -103,8 +105,7 @@ def _compiled(config: EngineConfig) -> dotted.Tree:
 
 
 def _model_arguments(compiled: Any) -> dotted.Tree:
-    """Return the keyword arguments of the policy's default model, with their defaults."""
-    from ding.utils import MODEL_REGISTRY, POLICY_REGISTRY
+    from ding.utils import MODEL_REGISTRY, POLICY_REGISTRY  # DI-engine
 
     # A policy without a default model, or one that wants more of itself to name
     # it, only means that fewer names are known.
@@ -140,7 +141,7 @@ def _check_call(call: EntryCall) -> list[Problem]:
         if item != "seed"
     ]
     return problems + [
-        Problem("entry_args", f"entry {name!r} needs {item.name!r}", _NEEDED.get(item.name, ""))
+        Problem("entry_args", f"entry {name!r} needs {item.name!r}")
         for item in parameters[1:]
         if item.default is item.empty
         and item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
@@ -149,18 +150,8 @@ def _check_call(call: EntryCall) -> list[Problem]:
 
 
 _LIMITS = ("max_env_step", "max_train_iter")
-_NEEDED: Mapping[str, str] = {
-    "expert_cfg": "the config of the expert: (main_config, create_config)",
-    "data_path": "the path of the collected data",
-}
 
 
-def _known_values(value: Any) -> Any:
+def _known_values(tree: dotted.Tree) -> Any:
     """Return a tree as JSON; what has no JSON is known to be there, with no value to compare."""
-    if isinstance(value, Mapping):
-        return {str(key): _known_values(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_known_values(item) for item in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return None
+    return json.loads(json.dumps(tree, default=lambda _: None, skipkeys=True))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ditk_ray.cli.main import main
-from ditk_ray.tracking.record import SweepStatus, TrialState
-from tests.tracking.written_sweep import WrittenSweep
+from ditk_ray.record.record import SweepStatus, TrialState
+from tests.record.written_sweep import WrittenSweep
 
 
 @pytest.fixture

@@ -17,15 +17,15 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from ditk_ray.cli.cluster_forward import _interruptible
-from ditk_ray.cluster.kuberay.discovery import registered
+from ditk_ray.cli.servers import interruptible
+from ditk_ray.kuberay.lookup import registered
 from tests.cli.test_cluster_looking import RULES
-from tests.cluster.ray_clusters import RayCluster
+from tests.dijob.test_rights import wait_for_rules
 from tests.kube.api_server import ApiServer
 from tests.kube.ray_manifests import make, make_mlflow, ray_cluster
 from tests.kube.stand_in.kuberay import StandInKubeRay
-from tests.kube.test_rights import wait_for_rules
 from tests.processes import free_port
+from tests.ray_cluster.ray_clusters import RayCluster
 
 pytestmark = [pytest.mark.kube, pytest.mark.ray]
 
@@ -68,7 +68,7 @@ def test_a_terminal_that_is_closed_leaves_the_file_of_clusters_as_it_was(
     before = signal.signal(number, signal.SIG_DFL)
     try:
         with (
-            _interruptible(),
+            interruptible("forwarding has ended"),
             registered(file, "rl", "http://127.0.0.1:9000"),
             contextlib.ExitStack() as leaving,
         ):
@@ -87,7 +87,7 @@ def test_a_terminal_that_is_closed_leaves_the_file_of_clusters_as_it_was(
 def test_what_nohup_started_outlives_its_terminal() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with _interruptible():
+        with interruptible("forwarding has ended"):
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ditk_ray.cli.main import main
-from ditk_ray.kube.connection import Kube, KubeSettings, connect
-from ditk_ray.kube.heartbeat import Heartbeat
-from ditk_ray.kube.labels import ALIVE_AT, heartbeat_name
-from ditk_ray.kube.leftovers import find_leftovers
+from ditk_ray.config.options import KubeSettings
+from ditk_ray.dijob.jobs import ALIVE_AT, heartbeat_name
+from ditk_ray.dijob.liveness import Heartbeat, find_leftovers, sweep_of
+from ditk_ray.kube.connection import Kube, connect
 from tests.kube.api_server import ApiServer
 from tests.kube.job_files import dijob, task, write_job
 
@@ -59,7 +59,7 @@ def test_what_dead_sweeps_left_is_shown_and_deleted(cluster, tmp_path, capsys):
 
     said = capsys.readouterr()
     rows = [line.split() for line in said.out.splitlines()]
-    assert rows[0] == ["KIND", "NAME", "SWEEP", "AGE", "PHASE", "WHY"]
+    assert rows[0] == ["KIND", "NAME", "SWEEP", "AGE", "WHY"]
     assert [row[:3] for row in rows[1:]] == [
         ["DIJob", f"of-{DEAD}", DEAD],
         ["ConfigMap", f"ditk-ray-{DEAD}", DEAD],
@@ -72,10 +72,10 @@ def test_what_dead_sweeps_left_is_shown_and_deleted(cluster, tmp_path, capsys):
 
 def test_a_sweep_without_a_sign_of_life_has_only_begun_unless_its_jobs_are_old(cluster):
     now = datetime.now(UTC)
-    assert {item.sweep for item in find_leftovers(cluster, now)} == {DEAD}
+    assert {sweep_of(piece.manifest) for piece, _ in find_leftovers(cluster, now)} == {DEAD}
     later = now + timedelta(minutes=11)
     silent_for(cluster, LIVING, -timedelta(minutes=11))
-    found = {item.name: item.why for item in find_leftovers(cluster, later)}
+    found = {piece.name: why for piece, why in find_leftovers(cluster, later)}
     assert found.keys() == {f"of-{DEAD}", f"ditk-ray-{DEAD}", f"of-{SILENT}"}
     assert found[f"of-{SILENT}"] == "its sweep gives no sign of life"
 

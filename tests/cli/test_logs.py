@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ditk_ray.cli.logs import LogPrinter
 from ditk_ray.cli.main import main
-from ditk_ray.tracking.lock import sweep_lock
-from ditk_ray.tracking.record import SweepStatus, TrialState
-from tests.tracking.written_sweep import WrittenSweep
+from ditk_ray.record.record import SweepStatus, TrialState
+from ditk_ray.record.trial_folder import Piece
+from ditk_ray.util.locks import sweep_lock
+from tests.record.written_sweep import WrittenSweep
 
 COMMAND = str(Path(sys.executable).with_name("ditk-ray"))
 
@@ -78,11 +80,11 @@ def test_a_stream_that_knows_ascii_only_gets_question_marks(sweep):
     assert (run.returncode, run.stdout) == (0, b"?\n")
 
 
-def test_several_seeds_have_a_heading_each(seeded, capsys):
-    seeded.log(0, "a", seed="seed_0")
+def test_of_several_seeds_each_line_has_its_seed(seeded, capsys):
+    seeded.log(0, "a1\na2", seed="seed_0")
     seeded.log(0, "b\n", seed="seed_1")
-    expected = "==> attempt 0 seed_0 <==\na\n==> attempt 0 seed_1 <==\nb\n"
-    assert shown(capsys, "mine", "0") == expected
+    lines = shown(capsys, "mine", "0").splitlines()
+    assert sorted(lines) == ["seed_0 | a1", "seed_0 | a2", "seed_1 | b"]
 
 
 def test_one_of_several_seeds_is_printed_as_it_is(seeded, capsys):
@@ -210,3 +212,10 @@ def test_a_reader_that_stops_early_gets_no_traceback(sweep):
     command = f"{COMMAND} logs mine 0 | head -n 1"
     run = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (run.stdout, run.stderr) == ("a line of a log\n", "")
+
+
+def test_a_line_without_an_end_is_printed_in_pieces_while_it_grows(capsys):
+    printer = LogPrinter(has_seeds=True)
+    for _ in range(3):
+        printer.show(Piece(0, "seed_1", "\r50%" * 20_000))
+    assert capsys.readouterr().out.count("seed_1 | ") == 3

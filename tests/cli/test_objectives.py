@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ditk_ray.cli.main import main
-from ditk_ray.cli.output import print_summary
-from ditk_ray.config.objectives import Objective
+from ditk_ray.cli.tune import finish
+from ditk_ray.config.terms import Objective
+from ditk_ray.record.record import TrialState
 from ditk_ray.sweep.run import SweepOutcome
-from ditk_ray.tracking.record import TrialState
-from tests.tracking.written_sweep import WrittenSweep
+from tests.record.written_sweep import WrittenSweep
 
 
 @pytest.fixture
@@ -73,10 +73,10 @@ def test_json_names_the_objectives_and_the_set(sweep, capsys, command):
 
 
 def test_the_summary_shows_the_set_and_the_best(sweep, capsys):
-    print_summary(SweepOutcome(sweep.record, sweep.folder, 90.0), "table")
+    assert finish(SweepOutcome(sweep.record, sweep.folder, 90.0), "table") == 0
     shown = capsys.readouterr().out
     assert_set_is_shown(shown)
-    assert "mine: finished in 1m30s (ended by sweep.trials>=4); 4 trials: 1 failed" in shown
+    assert "mine: finished in 1m30s (ended by sweep.trials>=4); 4/4 trials done\n" in shown
     assert "best: trial_00001, eval_value 9" in shown
 
 

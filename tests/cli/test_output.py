@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ditk_ray.cli.output import show_state
-from ditk_ray.tracking.record import TrialRecord, TrialState
+from ditk_ray.cli.views import show_state
+from ditk_ray.record.record import TrialRecord, TrialState
 
 LOST, STALL = {"kind": "lost"}, {"kind": "stall"}
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ditk_ray.cli.main import main
-from tests.tracking.written_sweep import WrittenSweep
+from tests.processes import PATIENCE
+from tests.record.written_sweep import WrittenSweep
 
 
 @pytest.fixture
@@ -35,7 +36,11 @@ def test_the_report_is_written_where_it_is_asked_for(sweep, capsys):
 
 @pytest.mark.parametrize(
     ("output", "said"),
-    [("none/x.html", "its folder does not exist"), (".", "is no file"), ("pipe", "is no file")],
+    [
+        ("none/x.html", "its folder does not exist"),
+        (".", "is not a file"),
+        ("pipe", "is not a file"),
+    ],
 )
 def test_a_place_that_cannot_be_written_is_refused(sweep, capsys, output, said):
     os.mkfifo("pipe")
@@ -44,12 +49,11 @@ def test_a_place_that_cannot_be_written_is_refused(sweep, capsys, output, said):
     assert said in capsys.readouterr().err
 
 
-def test_it_is_opened_in_the_browser_if_asked(sweep, tmp_path, cli, monkeypatch):
+def test_it_is_opened_in_the_browser_if_asked(sweep, tmp_path, driver, monkeypatch):
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", f"{browser} %s")
-    shown = cli("report", "mine", "--open")
-    assert shown.returncode == 0, shown.stderr
+    assert driver("report", "mine", "--open").wait(60 * PATIENCE) == 0
     opened = (tmp_path / "opened").read_text().strip()
     assert opened == (sweep.folder / "report.html").as_uri()

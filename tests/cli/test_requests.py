@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ditk_ray.cli.main import main
-from ditk_ray.tracking.record import SweepRecord, SweepStatus, TrialRecord, TrialState, write_record
+from ditk_ray.record.record import SweepRecord, SweepStatus, TrialRecord, TrialState, write_record
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from ditk_ray.cli.main import main
-from ditk_ray.tracking.lock import sweep_lock
-from ditk_ray.tracking.record import SweepStatus, TrialState
+from ditk_ray.record.record import SweepStatus, TrialState
+from ditk_ray.util.locks import sweep_lock
 from tests.processes import wait_until
-from tests.tracking.written_sweep import WrittenSweep
+from tests.record.written_sweep import WrittenSweep
 
 COMMAND = str(Path(sys.executable).with_name("ditk-ray"))
 
@@ -139,7 +139,7 @@ def test_without_a_sweep_all_are_listed_the_newest_first(sweep, capsys):
     sweep.write().written_at(2000)
     WrittenSweep(sweep.folder.parent / "older").write(SweepStatus.RUNNING).written_at(1000)
     lines = shown(capsys).splitlines()
-    assert lines[0].split()[:2] == ["sweep", "status"]
+    assert lines[0].split()[:2] == ["SWEEP", "STATUS"]
     assert lines[1].split()[:4] == ["mine", "finished", "3/3", "9"]
     assert lines[2].split()[:4] == ["older", "dead", "0/3", "-"]
     data = json.loads(shown(capsys, "--format", "json"))
@@ -193,9 +193,9 @@ def test_watching_prints_a_line_for_each_change_until_the_sweep_ends(sweep):
         first.state = TrialState.SUCCEEDED
         sweep.record.add_report(first, {"eval_value": 12.0, "env_step": 30})
         sweep.write(SweepStatus.RUNNING)
-        told = [watching.stdout.readline() for _ in range(4)]
-        assert "trial_00000 succeeded (3/3 done)\n" in told
-        assert "best: trial_00000, eval_value 12 at 30 environment steps\n" in told
+        line = watching.stdout.readline()
+        assert "mine: running; 3 trials: 1 failed, 2 succeeded; best: trial_00000," in line
+        assert line.endswith("eval_value 12 at 30 environment steps\n")
         sweep.write()
     rest, _ = watching.communicate(timeout=20)
     assert watching.returncode == 0

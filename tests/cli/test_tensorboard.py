@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ditk_ray.cli.main import main
-from ditk_ray.tracking.lock import sweep_lock
-from ditk_ray.tracking.record import SweepStatus
+from ditk_ray.record.record import SweepStatus
+from ditk_ray.util.locks import sweep_lock
 from tests.cli.web import fetch, started
 from tests.processes import can_connect, free_port, processes_in, wait_until
-from tests.tracking.written_sweep import WrittenSweep
+from tests.record.written_sweep import WrittenSweep
 
 COMMAND = str(Path(sys.executable).with_name("ditk-ray"))
 

@@ -5,21 +5,15 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ditk_ray.cli.main import main
-from tests.processes import processes_in, wait_until
+from ditk_ray.execution.fork_client import SHARED_KEY
+from tests.inline import DITK_RAY
+from tests.processes import PATIENCE, processes_in, wait_until
 from tests.trial.experiments import CARTPOLE
-
-
-@pytest.fixture(autouse=True)
-def _recorded_nowhere(monkeypatch):
-    """Recording takes seconds of each sweep, and has tests of its own."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
-
 
 JOBS = f"""
 from ray import tune
@@ -99,7 +93,7 @@ def test_an_assignment_without_a_value_is_refused(capsys, jobs):
     ("flags", "message"),
     [
         (["--searcher", "tpee"], "did you mean 'tpe'"),
-        (["--searcher", "hebo"], "'hebo' is not offered"),
+        (["--searcher", "hebo"], "there is no 'hebo'"),
         (["--searcher", "tpe", "--searcher-opt", "n_startup=3"], "'n_startup_trials'"),
         (["--searcher", "tpe", "--searcher_opt", "n_startup_trials=x"], "it has to be: int"),
         (["--searcher_opt", "points"], "--searcher_opt points: has to be NAME=VALUE"),
@@ -117,7 +111,6 @@ def test_searchers_and_schedulers_are_listed_with_what_they_are_for(capsys):
     assert main(["tune", "--list_searchers", "--format", "json"]) == 0
     listed = {row["searcher"]: row for row in json.loads(capsys.readouterr().out)}
     assert listed["hyperopt"]["otherwise"] == "pip install 'ditk-ray[hyperopt]'"
-    assert listed["hebo"]["what for"].startswith("not offered: ")
     assert main(["tune", "--list-schedulers"]) == 0
     shown = capsys.readouterr().out
     assert "asha" in shown
@@ -132,7 +125,7 @@ def test_a_stopper_class_that_the_file_does_not_define_is_refused(capsys, jobs):
 def test_nothing_answering_at_the_address_is_said_at_once(capsys, jobs):
     command = ["--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg"]
     message = refused(capsys, *command, "--ray_address", "127.0.0.1:1")
-    assert "nothing answers at 127.0.0.1:1" in message
+    assert "no Ray cluster at 127.0.0.1:1" in message
 
 
 def test_ray_clients_address_is_refused_with_what_to_give_instead(capsys, jobs):
@@ -141,15 +134,15 @@ def test_ray_clients_address_is_refused_with_what_to_give_instead(capsys, jobs):
 
 
 @pytest.mark.engine
-def test_a_mistake_found_while_di_engine_is_still_importing_prints_no_traceback(cli, tmp_path):
+def test_a_mistake_found_while_di_engine_is_still_importing_prints_no_traceback(driver, tmp_path):
     (tmp_path / "job.py").write_text(
         "from ditk_ray import JobCfg\nclass A(JobCfg):\n    config = 'no_such_config.py'\n"
     )
-    for _ in range(3):
-        shown = cli("tune", "--cfg_file", "job.py")
-        assert shown.returncode == 2
-        assert "no such file" in shown.stderr
-        assert "Traceback" not in shown.stderr
+    ended = driver("tune", "--cfg_file", "job.py", **{SHARED_KEY: ""})
+    shown, _ = ended.communicate(timeout=60 * PATIENCE)
+    assert ended.returncode == 2
+    assert "no such file" in shown
+    assert "Traceback" not in shown
 
 
 def test_an_unknown_flag_suggests_the_right_one(capsys):
@@ -198,25 +191,28 @@ def test_a_typo_in_set_is_refused_before_anything_starts(cli, tmp_path, jobs):
 
 
 @pytest.mark.ray
-def test_a_sweep_on_a_ray_of_its_own_shows_progress_and_a_summary(cli, tmp_path, jobs):
-    shown = cli(
+def test_a_sweep_on_a_ray_of_its_own_shows_progress_and_a_summary(driver, tmp_path, jobs):
+    process = driver(
         "tune", "--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg", "--name", "mine",
         "--repeat_run_count", "2", "--seed", "1", "--stopper", "train_iter>=100000",
+        **{SHARED_KEY: ""},
     )  # fmt: skip
-    assert shown.returncode == 0, shown.stderr
-    assert "trial_00001 succeeded" in shown.stderr
-    assert "(2/2 done)" in shown.stderr
-    assert "best: trial_0000" in shown.stdout
-    assert "policy.learn.learning_rate = " in shown.stdout
-    assert "python ditk_ray_results/mine/best_config.py" in shown.stdout
+    shown, _ = process.communicate(timeout=200 * PATIENCE)
+    assert process.returncode == 0, shown
+    assert "trial_00001 succeeded" in shown
+    assert "(2/2 done)" in shown
+    assert "best: trial_0000" in shown
+    assert "policy.learn.learning_rate = " in shown
+    assert "python ditk_ray_results/mine/best_config.py" in shown
     record = json.loads((tmp_path / "ditk_ray_results/mine/sweep.json").read_text())
     assert {"eval_value_seed_1", "eval_value_seed_2"} <= set(record["trials"][0]["metrics"])
     assert processes_in(tmp_path) == []
 
 
 @pytest.mark.ray
-def test_failed_trials_are_shown_with_the_tail_of_their_log(cli, tmp_path, jobs):
-    shown = cli("tune", "--cfg_file", str(jobs), "--cfg_class", "FailingJobCfg")
+def test_failed_trials_are_shown_with_the_tail_of_their_log(cli, jobs, ray_address):
+    command = ("tune", "--cfg_file", str(jobs), "--cfg_class", "FailingJobCfg")
+    shown = cli(*command, RAY_ADDRESS=ray_address)
     assert shown.returncode == 1
     assert "trial_00000 failed: RuntimeError: mat1 and mat2 shapes" in shown.stdout
     assert "| RuntimeError: mat1 and mat2" in shown.stdout
@@ -225,10 +221,10 @@ def test_failed_trials_are_shown_with_the_tail_of_their_log(cli, tmp_path, jobs)
 
 
 @pytest.mark.ray
-def test_a_reporter_class_of_the_file_replaces_the_display(cli, jobs):
+def test_a_reporter_class_of_the_file_replaces_the_display(cli, jobs, ray_address):
     shown = cli(
         "tune", "--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg",
-        "--progress_reporter", "MyReporter", "--format", "json",
+        "--progress_reporter", "MyReporter", "--format", "json", RAY_ADDRESS=ray_address,
     )  # fmt: skip
     assert shown.returncode == 0, shown.stderr
     assert "== Status ==" in shown.stdout
@@ -236,17 +232,18 @@ def test_a_reporter_class_of_the_file_replaces_the_display(cli, jobs):
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_sweep_ends_cleanly_and_says_so(number, tmp_path, jobs):
-    command = [str(Path(sys.executable).with_name("ditk-ray")), "tune", "--cfg_file", str(jobs)]
-    command += ["--cfg_class", "LongJobCfg", "--name", "long"]
-    running = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+@pytest.mark.parametrize(
+    ("number", "has_own_ray"), [(signal.SIGINT, True), (signal.SIGTERM, False)]
+)
+def test_an_interrupted_sweep_ends_cleanly_and_says_so(
+    number, has_own_ray, driver, tmp_path, jobs, ray_address
+):
+    command = ("tune", "--cfg_file", str(jobs), "--cfg_class", "LongJobCfg", "--name", "long")
+    running = driver(*command, **({} if has_own_ray else {"RAY_ADDRESS": ray_address}))
     folder = tmp_path / "ditk_ray_results/long"
     wait_until(lambda: list(folder.glob("*/metrics.jsonl")), 90, "the first evaluation")
     running.send_signal(number)
-    out, _ = running.communicate(timeout=40)
+    out, _ = running.communicate(timeout=40 * PATIENCE)
     assert running.returncode == 130
     assert "long: interrupted" in out
     record = json.loads((folder / "sweep.json").read_text())
@@ -258,23 +255,27 @@ def test_an_interrupted_sweep_ends_cleanly_and_says_so(number, tmp_path, jobs):
 
 
 @pytest.mark.ray
-def test_a_sweep_under_nohup_outlives_its_terminal(tmp_path, jobs):
-    command = ["nohup", str(Path(sys.executable).with_name("ditk-ray")), "tune"]
-    command += ["--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg", "--name", "detached"]
+def test_a_sweep_under_nohup_outlives_its_terminal(tmp_path, jobs, warm, ray_address):
+    command = ["nohup", DITK_RAY, "tune", "--cfg_file", str(jobs), "--mlflow_uri", "none"]
+    command += ["--cfg_class", "BaseJobCfg", "--name", "detached"]
     running = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"RAY_ADDRESS": ray_address, SHARED_KEY: warm.key},
     )
     folder = tmp_path / "ditk_ray_results/detached"
     wait_until((folder / "sweep.json").exists, 90, "the sweep to start")
     running.send_signal(signal.SIGHUP)
-    assert running.wait(90) == 0
+    assert running.wait(90 * PATIENCE) == 0
     assert json.loads((folder / "sweep.json").read_text())["status"] == "finished"
 
 
 @pytest.mark.ray
 def test_when_the_driver_is_killed_nothing_survives(tmp_path, jobs):
-    command = [str(Path(sys.executable).with_name("ditk-ray")), "tune", "--cfg_file", str(jobs)]
-    command += ["--cfg_class", "LongJobCfg", "--name", "long"]
+    command = [DITK_RAY, "tune", "--cfg_file", str(jobs)]
+    command += ["--cfg_class", "LongJobCfg", "--name", "long", "--mlflow_uri", "none"]
     running = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -286,16 +287,28 @@ def test_when_the_driver_is_killed_nothing_survives(tmp_path, jobs):
 
 
 @pytest.mark.ray
-def test_on_a_terminal_the_progress_is_a_live_table(tmp_path, jobs):
+def test_on_a_terminal_the_progress_is_a_live_table(tmp_path, jobs, warm, ray_address):
     """Run it on a real pseudo-terminal and read what a person would see."""
     controller, terminal = pty.openpty()
-    command = [str(Path(sys.executable).with_name("ditk-ray")), "tune", "--cfg_file", str(jobs)]
     running = subprocess.Popen(
-        [*command, "--cfg_class", "BaseJobCfg", "--name", "live"],
+        [
+            DITK_RAY,
+            "tune",
+            "--cfg_file",
+            str(jobs),
+            "--cfg_class",
+            "BaseJobCfg",
+            "--name",
+            "live",
+            "--mlflow_uri",
+            "none",
+        ],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=terminal,
-        env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"},
+        env=os.environ
+        | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"}
+        | {"RAY_ADDRESS": ray_address, SHARED_KEY: warm.key},
     )
     os.close(terminal)
     shown = b""

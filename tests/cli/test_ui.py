@@ -13,9 +13,9 @@ import pytest
 
 from ditk_ray.cli.main import main
 from tests.cli.web import fetch, started
-from tests.processes import can_connect, free_port, processes_in, wait_until
+from tests.processes import PATIENCE, can_connect, free_port, processes_in, wait_until
+from tests.record.written_sweep import WrittenSweep
 from tests.tracking.played_sweep import PlayedSweep
-from tests.tracking.written_sweep import WrittenSweep
 
 COMMAND = str(Path(sys.executable).with_name("ditk-ray"))
 SEARCH = "/ajax-api/2.0/mlflow/runs/search"
@@ -24,7 +24,7 @@ SEARCH = "/ajax-api/2.0/mlflow/runs/search"
 @pytest.fixture
 def recorded(tmp_path: Path) -> PlayedSweep:
     """A sweep that was really recorded in the embedded store."""
-    played = PlayedSweep(tmp_path / "ditk_ray_results/mine", "embedded").start()
+    played = PlayedSweep(tmp_path / "ditk_ray_results/mine", "embedded").start_alone()
     trial = played.trial(0)
     played.report(trial, 5.0, 10)
     played.end()
@@ -104,11 +104,6 @@ def test_where_there_is_no_store_it_says_how_one_is_made(storage, capsys):
     assert not storage.exists()
 
 
-def test_where_sweeps_are_recorded_elsewhere_it_says_where_to_look(storage, capsys):
-    WrittenSweep(storage / "mine").write().recorded("http://host:5000")
-    assert "`ditk-ray status mine`" in refused(capsys)
-
-
 def test_a_sweep_that_is_not_recorded_says_what_shows_it(storage, capsys):
     WrittenSweep(storage / "mine").write()
     assert "`ditk-ray report mine`" in refused(capsys, "mine")
@@ -141,12 +136,12 @@ def test_a_port_that_is_taken_is_refused_with_one_that_is_free(storage, capsys):
         assert f"--port {port}: is taken" in refused(capsys, "--port", port)
 
 
-def test_the_page_is_opened_in_the_browser_if_asked(storage, tmp_path, cli, monkeypatch):
+def test_the_page_is_opened_in_the_browser_if_asked(storage, tmp_path, driver, monkeypatch):
     WrittenSweep(storage / "mine").write().recorded("http://host:5000")
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", f"{browser} %s")
-    assert cli("ui", "mine", "--open").returncode == 0
+    assert driver("ui", "mine", "--open").wait(30 * PATIENCE) == 0
     opened = (tmp_path / "opened").read_text().strip()
     assert opened == "http://host:5000/#/experiments/7/runs/abc123?workflowType=machine_learning"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,12 @@ from types import ModuleType
 import pytest
 from easydict import EasyDict
 
-from ditk_ray.config.engine_config import EngineConfig, load_engine_config
+from ditk_ray.config.engine_config import (
+    SERIAL_ENTRIES,
+    EngineConfig,
+    entry_function_name,
+    load_engine_config,
+)
 from ditk_ray.errors import BadConfigError
 
 CARTPOLE = "dizoo.classic_control.cartpole.config.cartpole_dqn_config"
@@ -283,3 +290,39 @@ def test_an_item_of_a_tuple_can_be_set():
 
     assert list(base.overlaid({"kernel.1": 7}).main["kernel"]) == [3, 7]
     assert base.main == {"kernel": (3, 5)}
+
+
+@pytest.mark.parametrize(
+    ("entry", "function"),
+    [
+        ("serial", "serial_pipeline"),
+        ("serial_onpolicy", "serial_pipeline_onpolicy"),
+        ("serial_offline", "serial_pipeline_offline"),
+        ("serial_reward_model", "serial_pipeline_reward_model_offpolicy"),
+        ("serial_trex_onpolicy", "serial_pipeline_preference_based_irl_onpolicy"),
+        ("serial_pipeline_bc", "serial_pipeline_bc"),
+    ],
+)
+def test_an_entry_is_known_by_its_short_and_its_full_name(entry, function):
+    assert entry_function_name(entry) == function
+
+
+def test_the_entries_are_exactly_the_serial_pipelines_that_di_engine_exports():
+    ding = Path(importlib.util.find_spec("ding").submodule_search_locations[0])
+    exports = (ding / "entry" / "__init__.py").read_text()
+
+    assert set(SERIAL_ENTRIES.values()) == set(re.findall(r"\bserial_pipeline\w*", exports))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("serial_onpolcy", "serial_onpolicy"), ("Serial", "serial")]
+)
+def test_an_unknown_entry_names_the_similar_ones(wrong, right):
+    with pytest.raises(ValueError, match=f"unknown entry '{wrong}'; did you mean '{right}'"):
+        entry_function_name(wrong)
+
+
+@pytest.mark.parametrize("entry", ["parallel", "dist", "eval"])
+def test_what_ding_runs_that_cannot_be_a_trial_is_not_an_entry(entry):
+    with pytest.raises(ValueError, match=f"unknown entry '{entry}'"):
+        entry_function_name(entry)

@@ -196,7 +196,7 @@ def test_a_class_that_only_looks_like_a_job_is_refused(tmp_path):
     path = tmp_path / "job.py"
     path.write_text("class FakeJobCfg: pass\nclass A(FakeJobCfg): pass\n")
 
-    with pytest.raises(BadConfigError, match=r"A: is no subclass of ditk_ray\.JobCfg"):
+    with pytest.raises(BadConfigError, match=r"A: is not a subclass of ditk_ray\.JobCfg"):
         load_job("A", path)
 
 

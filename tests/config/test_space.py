@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from ray.tune.search.variant_generator import generate_variants
 
 from ditk_ray import when
 from ditk_ray.config.engine_config import EngineConfig
-from ditk_ray.config.space import SearchSpace, build_space
+from ditk_ray.config.space import SearchSpace, build_space, describe_space
+from ditk_ray.config.terms import show_description
 from ditk_ray.errors import BadConfigError
+from ditk_ray.util.plain import json_text
 
 
 def variants(space: SearchSpace) -> list[dict[str, Any]]:
@@ -26,8 +29,7 @@ def variants(space: SearchSpace) -> list[dict[str, Any]]:
 def trial_config(space: SearchSpace, **drawn: Any) -> dict[str, Any]:
     """Return the main config of a trial, laid on an empty one."""
     values = {name.replace("__", "."): value for name, value in drawn.items()}
-    sample = space.sample(values or variants(space)[0])
-    return EngineConfig({}, {}).overlaid(sample.main, sample.create).main
+    return EngineConfig({}, {}).overlaid(*space.sample(values or variants(space)[0])).main
 
 
 def complaint(*arguments: Any) -> str:
@@ -104,9 +106,9 @@ def test_a_list_with_domains_replaces_the_list_of_the_config():
     space = build_space({"sizes": [tune.choice([5]), 6]})
     base = EngineConfig({"sizes": [128, 128, 64]}, {})
 
-    sample = space.sample({"sizes.0": 5})
+    main, _ = space.sample({"sizes.0": 5})
 
-    assert base.overlaid(sample.main).main == {"sizes": [5, 6]}
+    assert base.overlaid(main).main == {"sizes": [5, 6]}
     assert base.main == {"sizes": [128, 128, 64]}
 
 
@@ -122,11 +124,11 @@ def test_two_trials_do_not_share_a_list():
 def test_create_config_has_a_space_of_its_own():
     space = build_space({"a": 1}, {"policy": {"type": tune.choice(["dqn"])}})
 
-    sample = space.sample(variants(space)[0])
+    main, create = space.sample(variants(space)[0])
 
     assert list(space.tune_space()) == ["create_config.policy.type"]
-    assert sample.main == {"a": 1}
-    assert sample.create == {"policy.type": "dqn"}
+    assert main == {"a": 1}
+    assert create == {"policy.type": "dqn"}
 
 
 @pytest.mark.parametrize(
@@ -217,8 +219,8 @@ def test_a_conditional_parameter_exists_while_its_parent_fits(wanted, value, exi
     drawn = {"optim": value, "beta": 0.9}
 
     assert ("beta" in space.active(drawn)) is exists
-    assert ("beta" in space.sample(drawn).main) is exists
-    assert space.sample(drawn).main["optim"] == value
+    assert ("beta" in space.sample(drawn)[0]) is exists
+    assert space.sample(drawn)[0]["optim"] == value
 
 
 def test_a_conditional_dict_makes_all_its_parameters_conditional():
@@ -270,7 +272,7 @@ def test_a_parent_fixed_by_an_override_decides_for_its_children(fixed, exists):
     space = build_space(written, overrides={"optim": fixed})
 
     assert list(space.tune_space()) == ["beta"]
-    assert space.sample({"beta": 0.9}).main == {
+    assert space.sample({"beta": 0.9})[0] == {
         "optim": fixed,
         **({"beta": 0.9} if exists else {}),
     }
@@ -292,18 +294,18 @@ def test_a_condition_may_depend_on_create_config():
     assert "eps" not in space.active({"create_config.policy.type": "sac", "eps": 0.1})
 
 
-@pytest.mark.parametrize("parent", ["nothing", "beta"])
-def test_a_condition_on_no_other_parameter_is_refused(parent):
+@pytest.mark.parametrize(("parent", "said"), [("nothing", "'nothing'"), ("beta", "itself")])
+def test_a_condition_on_no_other_parameter_is_refused(parent, said):
     text = complaint({"optim": SIZE, "beta": when(parent, 1, LR)})
 
-    assert f"beta: depends on {parent!r}" in text
+    assert f"beta: depends on {said}" in text
 
 
 def test_conditions_in_a_circle_are_refused():
     text = complaint({"a": when("b", 1, tune.choice([1])), "b": when("a", 1, tune.choice([1]))})
 
-    assert "a: " in text
-    assert "b: " in text
+    assert "depends on itself: " in text
+    assert {"a", "b"} <= set(text.split())
 
 
 def test_a_grid_inside_a_condition_is_refused():
@@ -358,9 +360,7 @@ def test_an_override_with_a_plus_adds_a_new_key():
 def test_an_override_of_create_config_is_laid_on_it():
     space = build_space({}, {"policy.type": SIZE}, {"create_config.policy.type": "dqn"})
 
-    sample = space.sample({})
-
-    assert (sample.main, sample.create) == ({}, {"policy.type": "dqn"})
+    assert space.sample({}) == ({}, {"policy.type": "dqn"})
 
 
 @pytest.mark.parametrize(
@@ -379,3 +379,60 @@ def test_the_same_path_in_both_configs_is_not_twice():
     space = build_space({"policy.type": SIZE}, {"policy.type": SIZE})
 
     assert list(space.tune_space()) == ["policy.type", "create_config.policy.type"]
+
+
+KINDS = {
+    "uniform": (
+        tune.uniform(0, 1),
+        {"kind": "float", "lower": 0, "upper": 1, "log": False},
+        "float, uniform, 0 to 1",
+    ),
+    "loguniform": (
+        tune.loguniform(1e-4, 1),
+        {"kind": "float", "lower": 1e-4, "upper": 1, "log": True},
+        "float, loguniform, 0.0001 to 1",
+    ),
+    "quniform": (
+        tune.quniform(0, 1, 0.25),
+        {"kind": "float", "lower": 0, "upper": 1, "log": False, "step": 0.25},
+        "float, uniform, 0 to 1 in steps of 0.25",
+    ),
+    "randint": (
+        tune.randint(3, 9),
+        {"kind": "int", "lower": 3, "upper": 9, "log": False},
+        "int, uniform, 3 to 9",
+    ),
+    "qlograndint": (
+        tune.qlograndint(1, 100, 5),
+        {"kind": "int", "lower": 1, "upper": 100, "log": True, "step": 5},
+        "int, loguniform, 1 to 100 in steps of 5",
+    ),
+    "randn": (
+        tune.randn(1, 2),
+        {"kind": "float", "mean": 1, "sd": 2},
+        "float, normal, 1 ± 2",
+    ),
+    "choice": (
+        tune.choice(["a", [64, 64]]),
+        {"kind": "choice", "choices": ["a", [64, 64]]},
+        "choice ['a', [64, 64]]",
+    ),
+    "grid": (
+        tune.grid_search([1, 2]),
+        {"kind": "grid", "choices": [1, 2]},
+        "grid [1, 2]",
+    ),
+    "function": (tune.sample_from(lambda config: 1), {"kind": "function"}, "a function"),
+    "value": ("adam", {"kind": "fixed", "value": "adam"}, "always 'adam'"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_parameter_is_described_as_data_and_in_words(name):
+    domain, data, words = KINDS[name]
+
+    (description,) = describe_space(build_space({"policy.x": domain})).values()
+
+    assert description == data
+    assert show_description(description) == words
+    assert json.loads(json_text(description)) == data

@@ -9,11 +9,11 @@ import pytest
 from ray import tune
 
 from ditk_ray import when
-from ditk_ray.config import dotted
 from ditk_ray.config.engine_config import EngineConfig
 from ditk_ray.config.space import build_space
 from ditk_ray.config.space_check import KnownPaths, check_space
 from ditk_ray.errors import Problem
+from ditk_ray.util import dotted
 
 CONFIG = EngineConfig(
     {
@@ -206,7 +206,7 @@ def test_what_the_check_lets_through_can_be_laid_on_the_config(path, value):
     whole = EngineConfig({"policy": {**CONFIG.main["policy"], "noise": None}}, {})
 
     assert check_space(space, KnownPaths(whole, DEFAULTS)) == []
-    assert dotted.get(whole.overlaid(space.sample({}).main).main, path) == value
+    assert dotted.get(whole.overlaid(space.sample({})[0]).main, path) == value
 
 
 def test_an_item_of_a_list_is_checked_against_the_item():

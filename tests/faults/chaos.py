@@ -9,16 +9,16 @@ nothing may be left running.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
 import psutil
 
-from ditk_ray.tracking.record import SweepRecord
-from tests.cluster.ray_clusters import RayCluster
+from ditk_ray.record.record import SweepRecord
 from tests.faults.faulted_sweep import FaultedSweep, run_as_asked
 from tests.processes import processes_in, wait_until
+from tests.ray_cluster.ray_clusters import RayCluster
 from tests.trial import experiments
 
 NAME = "chaos"
@@ -101,25 +101,38 @@ class Chaos(FaultedSweep):
                 self.chance.choice(processes).kill()
 
 
-def run_chaos(place: Path, seed: int, faults: int, trials: int) -> tuple[SweepRecord, int]:
+def run_chaos(
+    place: Path, cluster: RayCluster, seed: int, faults: int, trials: int
+) -> tuple[SweepRecord, int]:
     """Run a whole sweep under faults on a cluster of three nodes; fail if it is not sound.
 
     Returns its record, and how many faults there were.
     """
+    chaos = Chaos(place, cluster, seed, trials)
+    try:
+        record = chaos.run(faults)
+    finally:
+        chaos.close()
+    wait_until(lambda: not chaos.processes(), 15, "everything to have ended")
+    return record, chaos.struck
+
+
+@contextlib.contextmanager
+def three_nodes() -> Iterator[RayCluster]:
+    """Have a Ray cluster of a head, which runs no trials, and three nodes with a CPU each."""
     cluster = RayCluster({"CPU": 0})
     try:
         for _ in range(3):
             cluster.add_node({"CPU": 1})
-        chaos = Chaos(place, cluster, seed, trials)
-        try:
-            record = chaos.run(faults)
-        finally:
-            chaos.close()
-        wait_until(lambda: not chaos.processes(), 15, "everything to have ended")
-        return record, chaos.struck
+        yield cluster
     finally:
         cluster.stop()
 
 
+def _run_alone(place: Path, seed: int, faults: int, trials: int) -> tuple[SweepRecord, int]:
+    with three_nodes() as cluster:
+        return run_chaos(place, cluster, seed, faults, trials)
+
+
 if __name__ == "__main__":
-    run_as_asked(__doc__ or "", run_chaos)
+    run_as_asked(__doc__ or "", _run_alone)

@@ -8,19 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.ray_clusters import RayCluster
+from tests.faults.chaos import three_nodes
+from tests.ray_cluster.ray_clusters import RayCluster
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
     """A Ray cluster of a head and three nodes with a CPU each."""
-    found = RayCluster({"CPU": 0})
-    try:
-        for _ in range(3):
-            found.add_node({"CPU": 1})
-        yield found
-    finally:
-        found.stop()
+    with three_nodes() as started:
+        yield started
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from typing import ClassVar
 import psutil
 
 import tests.conftest  # noqa: F401 - a token of our own for Ray, and Ctrl-C that works
-from ditk_ray.tracking.record import SweepRecord
+from ditk_ray.record.record import SweepRecord
 from tests.faults.sound_sweep import ended, require_sound
 from tests.processes import wait_until
 

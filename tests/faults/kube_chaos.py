@@ -20,14 +20,14 @@ from typing import Any, ClassVar
 import psutil
 import yaml
 
-from ditk_ray.tracking.record import SweepRecord, TrialState
-from ditk_ray.tracking.trial_metrics import by_attempt, read_metrics
+from ditk_ray.record.record import SweepRecord, TrialState
+from ditk_ray.record.trial_folder import by_attempt, read_metrics
 from tests.faults.faulted_sweep import FaultedSweep, run_as_asked
 from tests.kube.api_client import DIJOBS, ApiError
 from tests.kube.api_server import ApiServer
 from tests.kube.leftovers import left_in
 from tests.kube.simulated import STEP, training
-from tests.kube.stand_in import StandInCluster
+from tests.kube.stand_in.cluster import StandInCluster
 from tests.processes import processes_in, wait_until
 from tests.trial import experiments
 
@@ -40,7 +40,7 @@ USER = "sweeper"
 
 EVERY_SECONDS = 1.0
 RIGHTS = Path(__file__).parents[2] / "cluster_configs/rbac.yaml"
-TEMPLATE = Path(__file__).parents[1] / "kube/templates/sweep.yaml"
+TEMPLATE = Path(__file__).parents[1] / "dijob/templates/sweep.yaml"
 JOB = f"""
 from ray import tune
 from ditk_ray import JobCfg

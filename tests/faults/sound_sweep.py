@@ -7,8 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ditk_ray.tracking.record import SweepRecord, read_record
-from ditk_ray.tracking.trial_metrics import line_of_progress, read_metrics
+from ditk_ray.record.record import SweepRecord, read_record
+from ditk_ray.record.trial_folder import read_metrics
+from ditk_ray.trial.reports import standing
 
 
 def ledger_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
@@ -48,7 +49,7 @@ def require_sound(folder: Path, count: int) -> SweepRecord:
     assert all(trial.state.is_final for trial in record.trials.values()), record.counts()
     assert Counter(ended(folder)) == Counter(names), "none ends twice"
     for trial in record.trials.values():
-        rows = line_of_progress(read_metrics(Path(trial.dir)))
+        rows = standing(read_metrics(Path(trial.dir)))
         steps = [row["env_step"] for row in rows]
         assert steps == sorted(set(steps)), trial.id
     return record

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sound_sweep import require_sound
-from tests.processes import processes_in, wait_until
+from tests.processes import PATIENCE, processes_in, wait_until
 from tests.trial import experiments
 
 pytestmark = pytest.mark.ray
@@ -70,7 +70,7 @@ def test_a_sweep_survives_a_disk_that_is_full_for_a_while(
         threading.Event().wait(6)
         assert process.poll() is None, "the driver goes on"
         ballast.unlink()
-        output, _ = process.communicate(timeout=200)
+        output, _ = process.communicate(timeout=200 * PATIENCE)
     finally:
         done.set()
         reader.join()

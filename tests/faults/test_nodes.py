@@ -7,9 +7,11 @@ import subprocess
 
 import pytest
 
-from ditk_ray.tracking.trial_metrics import read_metrics
+from ditk_ray.execution.fork_client import SHARED_KEY
+from ditk_ray.record.trial_folder import read_metrics
+from tests.faults.chaos import run_chaos
 from tests.faults.sound_sweep import attempts, require_sound
-from tests.processes import alive, processes_in, wait_until
+from tests.processes import PATIENCE, alive, processes_in, wait_until
 from tests.trial import experiments
 
 pytestmark = pytest.mark.ray
@@ -26,7 +28,7 @@ class NodesJobCfg(JobCfg):
         "policy.eval.evaluator.eval_freq": 10,
     }}
     num_samples = 4
-    max_env_step = 1500
+    max_env_step = 1000
 """
 
 
@@ -45,7 +47,7 @@ def test_a_node_that_is_killed_costs_only_what_ran_on_it(cluster, driver, tmp_pa
 
     victim.kill()
 
-    output, _ = process.communicate(timeout=250)
+    output, _ = process.communicate(timeout=250 * PATIENCE)
     assert process.returncode == 0, output
     record = require_sound(folder, 4)
     lost = [trial for trial in record.trials.values() if trial.failures]
@@ -56,6 +58,24 @@ def test_a_node_that_is_killed_costs_only_what_ran_on_it(cluster, driver, tmp_pa
     again = next(row for row in rows if row["ditk_ray_attempt"] == 1)
     assert again["env_step"] > rows[0]["env_step"], "it goes on from its checkpoint"
     assert not any(map(alive, running.values()))
+    cluster.nodes.remove(victim)
+    cluster.add_node({"CPU": 1})
+
+
+@pytest.mark.timeout(600 * PATIENCE)
+@pytest.mark.parametrize(
+    ("seed", "faults", "trials"),
+    [(16, 2, 6), pytest.param(4, 4, 8, marks=pytest.mark.slow)],  # 16: driver and node are killed
+)
+def test_a_sweep_under_random_faults_loses_nothing_and_does_nothing_twice(
+    cluster, warm, monkeypatch, tmp_path, seed, faults, trials
+):
+    monkeypatch.setenv(SHARED_KEY, warm.key)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
+    record, struck = run_chaos(tmp_path, cluster, seed=seed, faults=faults, trials=trials)
+    assert struck == faults, "the sweep was over before all faults had happened"
+    assert any(trial.attempt > 0 for trial in record.trials.values()), "no fault hit a trial"
+    assert record.best() is not None
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
@@ -74,7 +94,7 @@ def test_storage_that_a_node_does_not_see_is_found_before_the_first_trial(
             *("tune", "--cfg_file", "job.py", "--ray_address", cluster.address),
             *("--storage_path", str(results)),
         )
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=120 * PATIENCE)
         assert process.returncode == 2
         assert "is not seen by" in output
         assert "a folder that all nodes share" in output

@@ -20,7 +20,7 @@ import yaml
 
 from tests.kube.api_client import ApiClient, ApiError
 from tests.kube.certificates import Authority
-from tests.kube.lifeline import Lifeline
+from tests.lifeline import Lifeline
 from tests.processes import free_port, wait_until
 
 ADMIN = "admin"
@@ -87,7 +87,7 @@ class ApiServer:
             self._install_dijobs()
             self._start_controllers()
         except BaseException:
-            self.stop()
+            self._end_all()  # the lifeline stays: a later test may start it again
             raise
 
     def restart(self) -> None:
@@ -103,9 +103,8 @@ class ApiServer:
         self._end("kube-apiserver")
 
     def stop(self) -> None:
-        """End everything."""
-        for name in list(self._processes):
-            self._end(name)
+        """End everything, for good."""
+        self._end_all()
         self._lifeline.close()
 
     def compact(self) -> None:
@@ -339,8 +338,12 @@ class ApiServer:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._lifeline.hold(process.pid)
         self._processes[program] = process
+        self._lifeline.hold(process.pid)
+
+    def _end_all(self) -> None:
+        for name in list(self._processes):
+            self._end(name)
 
     def _end(self, program: str) -> None:
         process = self._processes.pop(program, None)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kube.api_server import ApiServer
 from tests.kube.kuberay_crds import install_kuberay
-from tests.kube.stand_in import StandInCluster
+from tests.kube.stand_in.cluster import StandInCluster
 from tests.kube.stand_in.kuberay import StandInKubeRay
 
 

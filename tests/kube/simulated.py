@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ditk_ray.kube.marked_lines import MARK
-from tests.kube.stand_in import Simulated
+from ditk_ray.dijob.events import MARK
+from tests.kube.stand_in.containers import Simulated
 
 STEP = 100
 """How many environment steps lie between evaluations."""

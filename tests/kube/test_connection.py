@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ditk_ray.config.options import KubeSettings
 from ditk_ray.errors import (
     BadConfigError,
     KubeConflictError,
@@ -27,9 +28,9 @@ from ditk_ray.errors import (
     KubeUnreachableError,
 )
 from ditk_ray.kube import connection
-from ditk_ray.kube.connection import Kube, KubeSettings, connect, settled
+from ditk_ray.kube.connection import Kube, connect, settled
 from tests.kube.api_server import ApiServer
-from tests.processes import free_port, wait_until
+from tests.processes import PATIENCE, free_port, wait_until
 
 pytestmark = pytest.mark.kube
 
@@ -182,15 +183,15 @@ def test_a_cluster_without_the_operator_is_asked_about_it(kube: ApiServer, names
 def test_a_server_that_does_not_know_a_kind_any_more_is_waited_for(
     kube: ApiServer, namespace: str
 ) -> None:
-    cluster = connect(KubeSettings(kube.kubeconfig(namespace=namespace)), patience=30)
+    cluster = connect(KubeSettings(kube.kubeconfig(namespace=namespace)), patience=30 * PATIENCE)
     cluster.dijobs.create(dijob())
     with kube.without_dijobs():
-        with pytest.raises(KubeUnreachableError, match="does not know DIJobs"):
+        with pytest.raises(KubeUnreachableError, match="does not know dijobs"):
             cluster.dijobs.get("job", patience=0.5)
         asking = ThreadPoolExecutor(1).submit(cluster.dijobs.get, "job")
         time.sleep(0.5)
         assert not asking.done()
-    assert asking.result(30)["metadata"]["name"] == "job"
+    assert asking.result(30 * PATIENCE)["metadata"]["name"] == "job"
 
 
 def test_what_was_allowed_before_and_is_forbidden_now_is_asked_for_again(
@@ -199,7 +200,7 @@ def test_what_was_allowed_before_and_is_forbidden_now_is_asked_for_again(
     """As it is for a moment after the API server has started."""
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     kube.grant(namespace, "somebody", [rule])
-    cluster = connect(KubeSettings(kube.kubeconfig("somebody", namespace)), patience=30)
+    cluster = connect(KubeSettings(kube.kubeconfig("somebody", namespace)), patience=30 * PATIENCE)
     wait_until(lambda: _may_list(cluster), 10, "the right to be there")
     kube.grant(namespace, "somebody", [{**rule, "verbs": ["get"]}])
     wait_until(lambda: not _may_list(cluster), 10, "the right to be gone")
@@ -211,7 +212,7 @@ def test_what_was_allowed_before_and_is_forbidden_now_is_asked_for_again(
     time.sleep(0.5)
     assert not asking.done()
     kube.grant(namespace, "somebody", [rule])
-    assert asking.result(30) == []
+    assert asking.result(30 * PATIENCE) == []
 
 
 def _may_list(cluster: Kube) -> bool:
@@ -266,13 +267,13 @@ def test_errors_travel_between_processes() -> None:
 def test_a_server_that_is_away_is_waited_for_but_not_for_ever(
     kube: ApiServer, namespace: str
 ) -> None:
-    cluster = connect(KubeSettings(kube.kubeconfig(namespace=namespace)), patience=30)
+    cluster = connect(KubeSettings(kube.kubeconfig(namespace=namespace)), patience=30 * PATIENCE)
     assert cluster.dijobs.list() == []
     kube.kill()
     begun = time.monotonic()
     with pytest.raises(KubeUnreachableError, match=r"127.0.0.1:\d+ cannot be reached"):
         cluster.dijobs.list(patience=1)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 2 * PATIENCE
     back = threading.Timer(1, kube.start)
     back.start()
     try:
@@ -292,7 +293,7 @@ def test_a_server_of_another_name_or_certificate_is_not_trusted(
     begun = time.monotonic()
     with pytest.raises(KubeUnreachableError, match="not trusted"):
         connect(KubeSettings(tmp_path / "config"), patience=30).pods.list()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 5 * PATIENCE
     config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_port()}"
     (tmp_path / "config").write_text(yaml.safe_dump(config))
     with pytest.raises(KubeUnreachableError, match="Connection refused"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from tests.kube.api_client import DIJOBS
 from tests.kube.api_server import ApiServer
-from tests.kube.stand_in import Simulated, StandInCluster
+from tests.kube.stand_in.cluster import StandInCluster
+from tests.kube.stand_in.containers import Simulated
 from tests.processes import processes_in, wait_until
 
 pytestmark = pytest.mark.kube
@@ -87,11 +89,9 @@ def test_a_log_is_followed_while_the_pod_runs(
     submit(job("lines", "echo one; sleep 1; echo two"))
     stand_in.wait_for_phase("lines", "Running")
     path = f"api/v1/namespaces/{namespace}/pods/lines-serial-0/log"
-    began = time.monotonic()
     with kube.admin.stream(path, follow="true", timestamps="true") as answer:
         pieces = answer.stream()
-        first = next(pieces)
-        assert time.monotonic() - began < 0.9
+        first = next(pieces)  # without the second line: it comes while the pod runs
         rest = b"".join(pieces)
     assert first.endswith(b"Z one\n") and rest.endswith(b"Z two\n")
 
@@ -234,16 +234,21 @@ def test_what_happened_while_the_operator_was_down_is_seen_when_it_is_back(
 def test_fifty_simulated_pods_run_at_once(
     kube: ApiServer, namespace: str, submit: Any, tmp_path: Path
 ) -> None:
-    script = Simulated([(0.1, f"line {number}") for number in range(10)])
-    threads = threading.active_count()
-    with StandInCluster(kube, namespace, tmp_path, simulate=lambda pod: script) as cluster:
+    all_run, threads = threading.Event(), threading.active_count()
+
+    def lines() -> Iterator[tuple[float, str]]:
+        all_run.wait(200)
+        yield from ((0.0, f"line {number}") for number in range(10))
+
+    with StandInCluster(kube, namespace, tmp_path, lambda pod: Simulated(lines())) as cluster:
         names = [f"job-{number:03}" for number in range(50)]
-        began = time.monotonic()
         for name in names:
             submit(job(name, "no matter"))
         for name in names:
-            cluster.wait_for_phase(name, "Succeeded", 30)
-        assert time.monotonic() - began < 30
+            cluster.wait_for_phase(name, "Running", 60)
+        all_run.set()
+        for name in names:
+            cluster.wait_for_phase(name, "Succeeded", 60)
         path = f"api/v1/namespaces/{namespace}/pods/job-007-serial-0/log"
         assert kube.admin.text(path).splitlines() == [f"line {number}" for number in range(10)]
     wait_until(lambda: threading.active_count() <= threads, 10, "the threads to end")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import socket
 import sys
 from collections.abc import Callable
@@ -15,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from ditk_ray.provenance import machine
-from ditk_ray.provenance.snapshot import write_provenance
+from ditk_ray.provenance import snapshot
+from ditk_ray.provenance.snapshot import describe_origin, write_provenance
 from tests.provenance.repositories import add, git, new_repository, stand_in
 
 
@@ -61,7 +62,7 @@ def test_the_machine_and_the_python_are_told(facts: Any) -> None:
 def test_packages_are_not_imported_for_it() -> None:
     before = set(sys.modules)
 
-    machine.packages()
+    snapshot.packages()
 
     assert not {name.partition(".")[0] for name in set(sys.modules) - before} & {"torch", "wandb"}
 
@@ -131,7 +132,7 @@ def test_a_stand_in_for_nvidia_smi_that_fails_is_a_note(
     facts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, note: str
 ) -> None:
     monkeypatch.setenv("PATH", path_with(stand_in(tmp_path / "bin", "nvidia-smi", script)))
-    monkeypatch.setattr(machine, "GPU_SECONDS", 0.4)
+    monkeypatch.setattr(snapshot, "GPU_SECONDS", 0.4)
 
     told = facts()
 
@@ -224,3 +225,52 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="sweep"):
         write_provenance(tmp_path / "sweep", {}, {}, [])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    project = new_repository(tmp_path / "project", {"job.py": "a = 1\n"})
+    (project / "job.py").write_text("a = 2\n")
+    return project
+
+
+def shipped(project: Path, there: Path) -> Path:
+    """Copy a project as a cluster gets it: without its repository, with its origin."""
+    shutil.copytree(project, there, ignore=shutil.ignore_patterns(".git"))
+    for name, data in describe_origin(project).items():
+        (there / name).parent.mkdir(exist_ok=True)
+        (there / name).write_bytes(data)
+    return there
+
+
+def test_a_sweep_of_shipped_code_tells_the_commit_and_the_changes(tmp_path, project, monkeypatch):
+    there = shipped(project, tmp_path / "there")
+    monkeypatch.chdir(there)
+
+    places = {"working directory": there, "job": there / "job.py"}
+    folder = write_provenance(tmp_path / "sweep", places, {}, [])
+
+    told = json.loads((folder / "provenance.json").read_text())
+    (origin,) = [one for one in told["repositories"] if one["root"] == str(project)]
+    assert origin["commit"] == git(project, "rev-parse", "HEAD")
+    assert "working directory" in origin["labels"]
+    assert "+a = 2" in (folder / origin["diff"]).read_text()
+    assert told["submitted_from"] == str(project)
+    assert told["outside_of_repositories"] == {}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"repositories": 3, "folder": "x"}', '{"a": 1}'])
+def test_an_origin_that_cannot_be_read_changes_nothing(tmp_path, monkeypatch, text):
+    (tmp_path / "there/.ditk_ray_origin").mkdir(parents=True)
+    (tmp_path / "there/.ditk_ray_origin/origin.json").write_text(text)
+    monkeypatch.chdir(tmp_path / "there")
+
+    folder = write_provenance(tmp_path / "sweep", {"here": tmp_path / "there"}, {}, [])
+
+    told = json.loads((folder / "provenance.json").read_text())
+    assert told["repositories"] == []
+    assert list(told["outside_of_repositories"]) == ["here"]
+
+
+def test_the_same_code_has_the_same_origin(project):
+    assert describe_origin(project) == describe_origin(project)

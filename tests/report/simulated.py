@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ditk_ray.tracking.record import (
+from ditk_ray.record.record import (
     SweepRecord,
     SweepStatus,
     TrialRecord,
@@ -28,7 +28,6 @@ SPACE = {
         "lower": 1000,
         "upper": 20000,
         "log": True,
-        "when": [{"parent": "policy.other.eps.type", "is": "exp"}],
     },
 }
 JOB = {

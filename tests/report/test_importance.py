@@ -3,10 +3,15 @@ from __future__ import annotations
 import optuna
 import pytest
 
-from ditk_ray.report.charts.importances import caption, importance_chart
+from ditk_ray.record.record import TrialState
 from ditk_ray.report.data import gather
-from ditk_ray.report.importance import FANOVA_TRIALS, MIN_TRIALS, importances
-from ditk_ray.tracking.record import TrialState
+from ditk_ray.report.importance import (
+    FANOVA_TRIALS,
+    MIN_TRIALS,
+    caption,
+    importance_chart,
+    importances,
+)
 from tests.report.simulated import Simulation, simulate
 
 RATE = "policy.learn.learning_rate"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ditk_ray.errors import BadConfigError
+from ditk_ray.record.record import TrialState
+from ditk_ray.report.data import for_plotly, script_json, show
 from ditk_ray.report.page import write_report
-from ditk_ray.report.values import for_plotly, script_json, show
-from ditk_ray.tracking.record import TrialState
 from tests.report.simulated import simulate
 
 
@@ -77,10 +77,14 @@ def test_provenance_is_shown_if_it_was_written_down(simulation):
     folder = simulation.write()
     (folder / "provenance").mkdir()
     facts = {
+        "version": 1,
         "command": ["ditk-ray", "tune", "--name", "a b"],
-        "python": {"version": "3.11.7"},
+        "working_directory": None,
+        "python": {"version": "3.11.7", "executable": "/usr/bin/python"},
         "ray": "2.60.0",
-        "host": {"name": "one", "cpus": 4, "memory": 2**33},
+        "packages": {},
+        "gpus": [],
+        "host": {"name": "one", "cpus": 4, "memory": 2**33, "platform": "Linux"},
         "repositories": [
             {"labels": ["job"], "commit": "0123456789abcdef", "branch": "main", "is_dirty": True,
              "diff": "job.diff"}
@@ -90,7 +94,7 @@ def test_provenance_is_shown_if_it_was_written_down(simulation):
     text = write_report(folder).read_text()
     assert "0123456789ab on main, with changes (provenance/job.diff)" in text
     assert "ditk-ray tune --name &#39;a b&#39;" in text
-    assert "one, 4 CPUs, 8 GiB" in text
+    assert "one, 4 CPUs, 8 GiB, Linux" in text
     (folder / "provenance" / "provenance.json").write_text('["of another kind"]')
     assert "Provenance" not in write_report(folder).read_text()
 

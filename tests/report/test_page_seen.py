@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ditk_ray.record.record import SweepStatus, TrialState
 from ditk_ray.report.data import gather
 from ditk_ray.report.page import write_report
-from ditk_ray.tracking.record import SweepStatus, TrialState
+from tests.processes import PATIENCE
 from tests.report.contrast import LOW_CONTRAST
 from tests.report.simulated import simulate
 
@@ -359,11 +360,11 @@ def test_a_thousand_trials_stay_usable(opened, tmp_path):
     folder = simulate(tmp_path / "large", trials=1000, evaluations=50).write()
     begun = time.monotonic()
     report = write_report(folder)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 30 * PATIENCE
     assert report.stat().st_size < 8_000_000
     begun = time.monotonic()
     seen = opened(report)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 30 * PATIENCE
     seen.look_at("#chart-curves")
     assert seen.lines("chart-curves") == 1001
     assert len(seen.table()) == 200

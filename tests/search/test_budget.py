@@ -12,11 +12,11 @@ from ray import tune
 from ditk_ray.config.config_file import EntryCall
 from ditk_ray.config.engine_config import EngineConfig, load_engine_config
 from ditk_ray.config.space import build_space
+from ditk_ray.execution.fork_client import ForkClient
 from ditk_ray.search.budget import Budget, derive_budget
 from ditk_ray.trial.inspection import inspect_experiment
-from ditk_ray.trial.spec import Attempt
+from ditk_ray.trial.plan import SeedTask
 from ditk_ray.trial.training import train
-from ditk_ray.trial.warm_node import WarmNode
 from tests.trial.experiments import CARTPOLE
 
 NOTHING = build_space({})
@@ -88,9 +88,11 @@ def test_the_grace_period_follows_from_evaluations_and_budget(budget, grace):
     assert budget.grace_period(3) == grace
 
 
-def really_evaluated(warm: WarmNode, config: EngineConfig, call: EntryCall, tmp_path) -> list[int]:
+def really_evaluated(
+    warm: ForkClient, config: EngineConfig, call: EntryCall, tmp_path
+) -> list[int]:
     """Train for a while and return the environment steps of the evaluations."""
-    process = warm.run(partial(train, Attempt(config, call, tmp_path / "attempt")), ())
+    process = warm.run(partial(train, SeedTask(config, call, tmp_path / "attempt")), ())
     steps = []
     try:
         while (message := process.receive()) is not None and message["kind"] == "evaluation":
@@ -115,7 +117,7 @@ def test_real_trials_are_evaluated_as_often_as_their_config_tells(
     given = load_engine_config(module).overlaid({"env.stop_value": 10**9})
     call = EntryCall(entry, {"seed": 0, "max_env_step": steps})
     warm.preload(given.environment_modules)
-    derived = derive_budget(inspect_experiment(warm, given, call).defaults, NOTHING, steps)
+    derived = derive_budget(inspect_experiment(warm, given, call)[0], NOTHING, steps)
     evaluated = really_evaluated(warm, given, call, tmp_path)
     gaps = [b - a for a, b in itertools.pairwise(evaluated)]
     assert len(gaps) >= 2

@@ -17,7 +17,11 @@ from tests.trial.experiments import CARTPOLE
 
 pytestmark = pytest.mark.ray
 
-ALONE = [name for name in SEARCHERS if name != "bohb"]
+ALONE = [
+    pytest.param(name, marks=[] if name in ("tpe", "grid") else pytest.mark.slow)
+    for name in SEARCHERS
+    if name != "bohb"
+]
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -115,7 +119,10 @@ def counted_up(outcome: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("searched", "scheduled"), [("random", "hyperband"), ("bohb", "bohb")])
+@pytest.mark.parametrize(
+    ("searched", "scheduled"),
+    [("random", "hyperband"), pytest.param("bohb", "bohb", marks=pytest.mark.slow)],
+)
 def test_hyperband_pauses_trials_and_goes_on_with_the_good_ones(sweep, searched, scheduled):
     class Banded(Trained):
         searcher = searched
@@ -129,7 +136,7 @@ def test_hyperband_pauses_trials_and_goes_on_with_the_good_ones(sweep, searched,
     assert counted_up(outcome)
 
 
-@pytest.mark.parametrize("name", ["pbt", "pb2"])
+@pytest.mark.parametrize("name", ["pbt", pytest.param("pb2", marks=pytest.mark.slow)])
 def test_a_population_goes_on_from_its_best_within_the_space(sweep, name):
     class Population(Trained):
         scheduler = name

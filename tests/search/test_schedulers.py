@@ -7,17 +7,18 @@ import pickle
 
 import pytest
 from ray import tune
-from ray.tune.schedulers import MedianStoppingRule
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import MedianStoppingRule, TrialScheduler
 
 from ditk_ray.config.space import build_space
 from ditk_ray.errors import BadConfigError
 from ditk_ray.search.budget import Budget
-from ditk_ray.search.pairing import check_pairing
-from ditk_ray.search.population import KeepInside, ranges
 from ditk_ray.search.schedulers import (
     SCHEDULERS,
+    RankedASHA,
     allows_actor_reuse,
     build_scheduler,
+    check_pairing,
     checkpoints_kept,
     deciding_name,
     needs_checkpoints,
@@ -82,12 +83,13 @@ def test_a_population_changes_what_a_running_trial_can_change():
     assert changed["policy.other.eps.type"] == ["exp", "linear"]
     assert RATE in changed
     assert "policy.model.encoder_hidden_size_list" not in changed
-    assert set(build("pb2")._hyperparam_bounds) == set(ranges(every_kind()))
-    assert build("pb2")._hyperparam_bounds["policy.nstep"] == [1, 5]
+    bounds = build("pb2")._hyperparam_bounds
+    assert set(bounds) == {name for name, value in changed.items() if not isinstance(value, list)}
+    assert bounds["policy.nstep"] == [1, 5]
 
 
 def test_what_a_population_makes_of_parameters_stays_in_the_space():
-    inside = KeepInside(ranges(every_kind()))
+    inside = build("pbt")._custom_explore_fn
     made = {"policy.discount_factor": 1.19, "policy.learn.batch_size": 77, "other": 3}
     kept = {"policy.discount_factor": 0.999, "policy.learn.batch_size": 64, "other": 3}
     assert pickle.loads(pickle.dumps(inside))(made) == kept
@@ -120,7 +122,7 @@ def test_resources_are_given_by_a_scheduler_of_choice():
         ("asha", {"time_attr": "x"}, "there is no such setting"),
         ("pbt", {"quantile_fraction": 0.9}, "refuses: .*quantile_fraction"),
         ("resource_changing", {"base": "asah"}, "did you mean 'asha'"),
-        ("resource_changing", {"base": "resource_changing"}, "has to be another scheduler"),
+        ("resource_changing", {"base": "resource_changing"}, "cannot be 'resource_changing'"),
         ("resource_changing", {"base": "median", "max_t": 4}, "max_t: there is no such setting"),
         ("fifo", {"max_t": 4}, "it has no settings"),
     ],
@@ -185,8 +187,8 @@ def test_only_where_resources_change_are_actors_not_shared():
 @pytest.mark.parametrize(
     ("searcher", "scheduler", "message"),
     [
-        ("bohb", "asha", "add the scheduler 'bohb'"),
-        ("tpe", "bohb", "add it, or use 'hyperband'"),
+        ("bohb", "asha", "only work together"),
+        ("tpe", "bohb", "only work together"),
         ("tpe", "pbt", "use the searcher 'random'"),
         ("gp", "pb2", "use the searcher 'random'"),
         ("tpe", "hyperband", "use 'asha' with it"),
@@ -207,3 +209,68 @@ def test_pairs_that_work_are_not_refused(searcher, scheduler):
 
 def test_the_median_rule_lets_no_trial_wait_for_others():
     assert math.isinf(build("median")._min_time_slice)
+
+
+# Early stopping by ranks: who continues at which rung
+
+FIRST, SECOND = 100, 300
+
+
+def decisions(reports):
+    """Return for each report, of a trial at a time with a score, whether the trial goes on."""
+    scheduler = RankedASHA(time_attr="env_step", max_t=800, grace_period=FIRST, reduction_factor=3)
+    scheduler.set_search_properties("eval_value", "max")
+    trials = {name: Trial("unknown", trial_id=name, stub=True) for name, _, _ in reports}
+    for trial in trials.values():
+        scheduler.on_trial_add(None, trial)
+    told = [
+        scheduler.on_trial_result(None, trials[name], {"env_step": step, "eval_value": score})
+        for name, step, score in reports
+    ]
+    return [action == TrialScheduler.CONTINUE for action in told]
+
+
+def at_first_rung(*scores):
+    return decisions([(f"trial_{number}", FIRST, score) for number, score in enumerate(scores)])
+
+
+def test_of_trials_that_score_the_same_only_the_first_goes_on():
+    assert at_first_rung(*[9.5] * 9) == [True] + [False] * 8
+
+
+def test_a_better_trial_goes_on_whenever_it_comes():
+    assert at_first_rung(9.5, 9.5, 9.4, 9.5, 12.0, 9.5) == [True, False, False, False, True, False]
+
+
+def test_the_best_third_of_those_that_came_goes_on():
+    goes_on = at_first_rung(6, 5, 4, 3, 5.5, 5.7)
+    assert goes_on == [True, False, False, False, True, True]
+
+
+def test_a_trial_that_meets_nobody_at_a_rung_is_compared_with_those_stopped_before():
+    early = [("early", FIRST, 9), ("better", FIRST, 12), ("early", SECOND, 11)]
+    assert decisions(early) == [True, True, False]
+
+
+def test_a_trial_that_has_become_the_best_of_all_goes_on_at_the_second_rung():
+    late = [("slow", FIRST, 9), ("better", FIRST, 12), ("slow", SECOND, 13)]
+    assert decisions(late) == [True, True, True]
+
+
+def test_a_trial_is_left_alone_between_two_rungs():
+    assert decisions([("a", FIRST, 20), ("b", FIRST, 30), ("a", 200, 1)])[-1]
+
+
+def test_a_trial_whose_first_report_is_late_is_judged_where_it_stands():
+    assert decisions([("a", FIRST, 20), ("late", SECOND, 10)]) == [True, False]
+
+
+def test_where_less_is_better_the_least_goes_on():
+    scheduler = RankedASHA(time_attr="env_step", max_t=800, grace_period=FIRST)
+    scheduler.set_search_properties("loss", "min")
+    told = []
+    for name, loss in (("a", 3.0), ("b", 4.0), ("c", 2.0)):
+        trial = Trial("unknown", trial_id=name, stub=True)
+        scheduler.on_trial_add(None, trial)
+        told.append(scheduler.on_trial_result(None, trial, {"env_step": FIRST, "loss": loss}))
+    assert told == ["CONTINUE", "STOP", "CONTINUE"]

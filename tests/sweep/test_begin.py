@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from ditk_ray import JobCfg
-from ditk_ray.cluster.nodes import this_machine
 from ditk_ray.config.job_spec import check_job
+from ditk_ray.config.options import SweepOptions
+from ditk_ray.ray_cluster.nodes import this_machine
+from ditk_ray.record.record import read_record
+from ditk_ray.record.sweep_folder import find_sweep
 from ditk_ray.sweep import run
-from ditk_ray.sweep.earlier import read_earlier
-from ditk_ray.sweep.setup import SweepOptions, prepared_sweep
-from ditk_ray.tracking.folders import find_sweep
-from ditk_ray.tracking.record import read_record
+from ditk_ray.sweep.prepare import prepared_sweep
+from ditk_ray.sweep.resume import read_earlier
 from tests.trial import experiments
 
 pytestmark = pytest.mark.engine

@@ -31,9 +31,18 @@ CONFIGS = [
     (PENDULUM.format("bdq"), "serial", 211),
     ("dizoo.bitflip.config.bitflip_pure_dqn_config", "serial", 2898),
 ]
+# One for each kind of entry, and one of another environment.
+ALWAYS = {PENDULUM.format("ddpg"), CARTPOLE.format("rnd_onppo")}
 
 
-@pytest.mark.parametrize(("module", "named", "steps"), CONFIGS, ids=[c[0][-28:] for c in CONFIGS])
+@pytest.mark.parametrize(
+    ("module", "named", "steps"),
+    [
+        pytest.param(*config, marks=[] if config[0] in ALWAYS else pytest.mark.slow)
+        for config in CONFIGS
+    ],
+    ids=[config[0][-28:] for config in CONFIGS],
+)
 def test_a_zoo_config_runs_as_a_trial(module: str, named: str, steps: int, sweep: Any) -> None:
     class Zoo(JobCfg):
         config = module
@@ -47,6 +56,7 @@ def test_a_zoo_config_runs_as_a_trial(module: str, named: str, steps: int, sweep
     assert trial.metrics["train_iter"] > 0
 
 
+@pytest.mark.slow
 def test_an_entry_with_an_expert_runs_as_a_trial(sweep: Any, tmp_path: Any) -> None:
     """SQIL learns from an expert: the config of another experiment and its checkpoint."""
     expert_file = CARTPOLE.format("sql")

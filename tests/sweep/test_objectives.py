@@ -10,7 +10,7 @@ from ray import tune
 
 from ditk_ray import JobCfg, all_of
 from ditk_ray.errors import MetricMissingError
-from ditk_ray.tracking.record import read_record
+from ditk_ray.record.record import read_record
 from tests.processes import processes_in
 from tests.trial import experiments
 

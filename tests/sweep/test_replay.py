@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import pytest
 
 from ditk_ray.config.engine_config import load_engine_config
 from ditk_ray.errors import BadConfigError
+from ditk_ray.record.record import SweepRecord, TrialRecord
 from ditk_ray.sweep.replay import Replay, read_evaluations, replay_trial
-from ditk_ray.tracking.record import SweepRecord, TrialRecord
-from ditk_ray.trial.report_keys import ENDED
-from ditk_ray.trial.serial_run import SerialRun
+from ditk_ray.trial.reports import ENDED
 from tests.processes import processes_in
-from tests.trial.experiments import make_plan
+from tests.trial.experiments import attempt_here, make_plan
 
 pytestmark = pytest.mark.engine
 
@@ -22,10 +20,10 @@ pytestmark = pytest.mark.engine
 def recorded(warm, folder, reports=None, **changes):
     """Train a trial, to its end or for some reports, and return its record."""
     plan = make_plan(folder, warm.key, **changes)
-    run = SerialRun(plan, {}, folder / "trial_00000", warm)
+    run = attempt_here(plan, {}, folder / "trial_00000", warm)
     trial = TrialRecord("trial_00000", {}, dir=str(folder / "trial_00000"))
     record = SweepRecord("s", "eval_value", "max", trials={trial.id: trial})
-    record.job = {"seeds": list(plan.seeds), "resources": asdict(plan.resources)}
+    record.job = {"seeds": list(plan.job.seeds), "resources": plan.job.resources.given()}
     while reports is None or trial.reports < reports:
         metrics = run.next_report()
         record.add_report(trial, metrics)

@@ -16,12 +16,12 @@ from ray.tune.search.optuna import OptunaSearch
 
 from ditk_ray import JobCfg
 from ditk_ray.errors import BadConfigError
-from ditk_ray.sweep.earlier import read_earlier
-from ditk_ray.tracking.record import TrialState, read_record
-from ditk_ray.tracking.trial_metrics import read_metrics
+from ditk_ray.record.record import TrialState, read_record
+from ditk_ray.record.trial_folder import read_metrics
+from ditk_ray.sweep.resume import read_earlier
 from ditk_ray.trial.checkpoints import CheckpointStore
 from tests.faults.sound_sweep import attempts, ended, require_sound
-from tests.processes import processes_in, wait_until
+from tests.processes import PATIENCE, processes_in, wait_until
 from tests.trial import experiments
 
 pytestmark = pytest.mark.ray
@@ -41,7 +41,7 @@ class KilledJobCfg(JobCfg):
         "policy.eval.evaluator.eval_freq": 10,
     }}
     num_samples = 5
-    max_env_step = 1200
+    max_env_step = 700
 """
 
 
@@ -67,9 +67,9 @@ def test_a_sweep_whose_driver_was_killed_goes_on_where_it_was(driver, tmp_path, 
     saved = {name for name in before if CheckpointStore(folder / name).latest()}
     kept = {trial.id: trial.params for trial in read_earlier(folder).record.trials.values()}
 
-    output, _ = start("resume", "killed").communicate(timeout=280)
+    output, _ = start("resume", "killed").communicate(timeout=280 * PATIENCE)
 
-    assert f"going on with killed: {len(done)} trials have ended" in output
+    assert f"resuming killed: {len(done)} trials have ended" in output
     record = require_sound(folder, 5)
     assert record.status == "finished"
     for name, count in attempts(folder).items():
@@ -94,13 +94,13 @@ def test_ctrl_c_once_stops_cleanly_and_says_how_to_go_on(driver, tmp_path, ray_a
     process = start("tune", "--cfg_file", "job.py", "--name", "stopped", "--num_samples", "2")
     wait_until(lambda: list(folder.glob("*/checkpoints/*")), 120, "a checkpoint")
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60 * PATIENCE)
     assert process.returncode == 130
     assert "ditk-ray resume stopped" in output
     assert read_record(folder).status == "interrupted"
     assert processes_in(folder) == []
 
-    output, _ = start("resume", "stopped").communicate(timeout=200)
+    output, _ = start("resume", "stopped").communicate(timeout=200 * PATIENCE)
 
     assert read_record(folder).status == "finished", output
     require_sound(folder, 2)
@@ -118,7 +118,7 @@ class Few(JobCfg):
 
 
 def extended(earlier: Any, more: int) -> Any:
-    job = earlier.saved.job.model_copy(update={"num_samples": earlier.saved.job.num_samples + more})
+    job = replace(earlier.saved.job, num_samples=earlier.saved.job.num_samples + more)
     return replace(earlier, saved=replace(earlier.saved, job=job))
 
 
@@ -151,7 +151,7 @@ def test_a_sweep_with_parts_of_the_users_own_goes_on_without_the_file_of_its_job
 
     first = sweep(Own)
     earlier = extended(read_earlier(first.folder), 1)
-    job = earlier.saved.job.model_copy(update={"file": first.folder / "gone.py"})
+    job = replace(earlier.saved.job, file=first.folder / "gone.py")
     record = resume(replace(earlier, saved=replace(earlier.saved, job=job))).record
     assert record.status == "finished"
     assert [trial.state for trial in record.trials.values()] == [TrialState.SUCCEEDED] * 4

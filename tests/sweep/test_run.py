@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import psutil
@@ -17,9 +18,9 @@ from ray import tune
 from ditk_ray import JobCfg
 from ditk_ray.config.engine_config import load_engine_config
 from ditk_ray.errors import MetricMissingError
-from ditk_ray.tracking.requests import Action, Request, ask
-from ditk_ray.tracking.trial_metrics import read_metrics
-from tests.processes import alive, processes_in, wait_until
+from ditk_ray.record.sweep_folder import Action, Request, ask
+from ditk_ray.record.trial_folder import read_metrics
+from tests.processes import PATIENCE, alive, processes_in, wait_until
 from tests.trial import experiments
 
 pytestmark = pytest.mark.ray
@@ -43,10 +44,31 @@ def actors() -> set[int]:
     return found
 
 
+@pytest.fixture(scope="module")
+def quick(sweep_in, tmp_path_factory):
+    """A finished sweep, with what its record on disk was at each moment."""
+    results = tmp_path_factory.mktemp("quick")
+    seen: list[dict[str, Any]] = []
+    done = threading.Event()
+
+    def read() -> None:
+        file = results / "Quick/sweep.json"
+        while not done.wait(0.02):
+            if file.exists():
+                seen.append(json.loads(file.read_text()))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    outcome = sweep_in(results, Quick, seed=3)
+    done.set()
+    reader.join()
+    return SimpleNamespace(outcome=outcome, seen=seen)
+
+
 def test_a_sweep_leaves_a_record_a_folder_for_each_trial_and_a_runnable_best_config(
-    sweep, tmp_path
+    quick, tmp_path
 ):
-    outcome = sweep(Quick, seed=3)
+    outcome = quick.outcome
     assert outcome.succeeded
     record = json.loads((outcome.folder / "sweep.json").read_text())
     assert (record["version"], record["name"], record["status"]) == (1, "Quick", "finished")
@@ -64,7 +86,7 @@ def test_a_sweep_leaves_a_record_a_folder_for_each_trial_and_a_runnable_best_con
     assert record["best"]["score"] == best
 
     subprocess.run(
-        [sys.executable, "-W", "ignore", str(outcome.best_config)],
+        [sys.executable, "-W", "ignore", str(outcome.folder / "best_config.py")],
         cwd=tmp_path,
         check=True,
         capture_output=True,
@@ -73,15 +95,15 @@ def test_a_sweep_leaves_a_record_a_folder_for_each_trial_and_a_runnable_best_con
     assert list(tmp_path.glob("*/result.pkl"))
 
 
-def test_a_sweep_leaves_the_environment_as_it_was(sweep):
-    before = {name for name in os.environ if name.startswith("TUNE_")}
-    sweep(Spoiling, name="environment")
-    after = {name for name in os.environ if name.startswith("TUNE_")}
-    assert after - before <= {"TUNE_DISABLE_SIGINT_HANDLER"}
+def test_the_record_on_disk_is_always_whole_and_follows_the_sweep(quick):
+    assert {record["status"] for record in quick.seen} >= {"running"}
+    states = {trial["state"] for record in quick.seen for trial in record["trials"]}
+    assert {"running", "succeeded"} <= states
+    assert any(len(record["trials"][0]["metrics"]) > 0 for record in quick.seen if record["trials"])
 
 
-def test_the_same_seed_draws_the_same_trials_and_they_score_the_same(sweep):
-    first, second = (sweep(Quick, seed=5, name=name).record for name in ("first", "second"))
+def test_the_same_seed_draws_the_same_trials_and_they_score_the_same(quick, sweep):
+    first, second = quick.outcome.record, sweep(Quick, seed=3, name="second").record
     assert [t.params for t in first.trials.values()] == [t.params for t in second.trials.values()]
     scores = [[t.metrics["eval_value"] for t in r.trials.values()] for r in (first, second)]
     assert scores[0] == scores[1]
@@ -111,7 +133,8 @@ class Spoiling(JobCfg):
     max_concurrent = 1
 
 
-def test_trials_that_share_an_actor_share_no_state(sweep):
+def test_trials_that_share_an_actor_share_no_state_and_the_environment_is_left_as_it_was(sweep):
+    before = {name for name in os.environ if name.startswith("TUNE_")}
     seen: set[int] = set()
     done = threading.Event()
 
@@ -126,6 +149,8 @@ def test_trials_that_share_an_actor_share_no_state(sweep):
     watcher.join()
     assert [trial.metrics["eval_value"] for trial in outcome.record.trials.values()] == [0.0] * 4
     assert len(seen) == 1
+    after = {name for name in os.environ if name.startswith("TUNE_")}
+    assert after - before <= {"TUNE_DISABLE_SIGINT_HANDLER"}
 
 
 def fail_for_small_values(config: Any) -> dict[str, float]:
@@ -142,7 +167,7 @@ class HalfFailing(JobCfg):
 
 
 class AllFailing(HalfFailing):
-    space: ClassVar[Any] = {"policy.learn.learning_rate": tune.grid_search([0.1, 0.2])}
+    space: ClassVar[Any] = {"policy.learn.learning_rate": tune.grid_search([0.1])}
 
 
 def test_a_failed_trial_does_not_end_the_sweep(sweep):
@@ -159,7 +184,7 @@ def test_a_sweep_without_a_good_trial_has_not_succeeded(sweep):
     outcome = sweep(AllFailing)
     assert outcome.record.status == "finished"
     assert not outcome.succeeded
-    assert outcome.best_config is None
+    assert not (outcome.folder / "best_config.py").exists()
 
 
 class WrongMetric(Quick):
@@ -219,26 +244,22 @@ def test_a_trial_that_uses_up_its_time_without_a_score_has_failed(sweep):
 def test_a_sweep_ends_when_its_time_is_over(sweep):
     begun = time.monotonic()
     outcome = sweep(SweepLimited)
-    assert time.monotonic() - begun < 45
+    assert time.monotonic() - begun < 45 * PATIENCE
     assert outcome.succeeded
     assert {trial.state for trial in outcome.record.trials.values()} <= {"stopped", "pending"}
     assert processes_in(outcome.folder) == []
 
 
-class Single(Quick):
+class WithoutCheckpoints(Quick):
     num_samples = 1
-
-
-class WithoutCheckpoints(Single):
     checkpoints = False
 
 
-def test_checkpoints_are_kept_unless_unwanted_and_are_dicts_that_torch_loads(sweep):
+def test_checkpoints_are_kept_unless_unwanted_and_are_dicts_that_torch_loads(quick, sweep):
     import torch
 
     assert not list(sweep(WithoutCheckpoints).folder.glob("trial_*/checkpoints/*/*"))
-    outcome = sweep(Single)
-    found = sorted(outcome.folder.glob("trial_*/checkpoints/*/seed_0.pth.tar"))
+    found = sorted(quick.outcome.folder.glob("trial_00000/checkpoints/*/seed_3.pth.tar"))
     assert 1 <= len(found) <= 2
     assert {"model", "optimizer"} <= set(torch.load(found[-1], weights_only=False))
 
@@ -276,32 +297,6 @@ def test_when_an_actor_is_killed_nothing_of_its_trial_survives_and_it_is_tried_a
     first_again = next(row for row in rows if row["ditk_ray_attempt"] == 1)
     assert first_again["env_step"] > rows[0]["env_step"], "it has gone on, not begun anew"
     assert processes_in(folder) == []
-
-
-class Watched(Quick):
-    num_samples = 4
-    max_env_step = 1000
-
-
-def test_the_record_on_disk_is_always_whole_and_follows_the_sweep(sweep, tmp_path):
-    seen: list[dict[str, Any]] = []
-    done = threading.Event()
-
-    def read() -> None:
-        file = tmp_path / "results/Watched/sweep.json"
-        while not done.wait(0.02):
-            if file.exists():
-                seen.append(json.loads(file.read_text()))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    sweep(Watched)
-    done.set()
-    reader.join()
-    assert {record["status"] for record in seen} >= {"running"}
-    states = {trial["state"] for record in seen for trial in record["trials"]}
-    assert {"running", "succeeded"} <= states
-    assert any(len(record["trials"][0]["metrics"]) > 0 for record in seen if record["trials"])
 
 
 class TwoSeeds(Quick):
@@ -346,4 +341,4 @@ def test_a_shipped_callable_needs_no_importable_module(sweep, tmp_path):
     outcome = sweep(job)
     (trial,) = outcome.record.trials.values()
     assert (trial.metrics["eval_value"], trial.metrics["seed_seen"]) == (42.0, 0.0)
-    assert "own_job.py" in outcome.best_config.read_text()
+    assert "own_job.py" in (outcome.folder / "best_config.py").read_text()

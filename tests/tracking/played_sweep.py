@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from ditk_ray.tracking.record import (
+from ditk_ray.record.record import (
     SweepRecord,
     SweepStatus,
     TrialRecord,
@@ -14,6 +15,7 @@ from ditk_ray.tracking.record import (
     now,
     write_record,
 )
+from ditk_ray.tracking.delivery_process import sync
 from ditk_ray.tracking.recorder import Recorder, TrackingOptions
 
 JOB = {
@@ -33,6 +35,7 @@ class PlayedSweep:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.said: list[str] = []
+        self._is_alone = False
         self.record = SweepRecord(folder.name, "eval_value", "max", started=now(), job=JOB)
         given = {"experiment": folder.name, "trial_tags": {"seed": "0", "backend": "serial"}}
         self.recorder = Recorder(folder, TrackingOptions(uri, **given | options), self.said.append)
@@ -40,6 +43,15 @@ class PlayedSweep:
     def start(self) -> PlayedSweep:
         self.recorder.started(self.record)
         return self
+
+    def start_alone(self) -> PlayedSweep:
+        """Start without the process that delivers, which takes seconds to import MLflow.
+
+        What it would deliver meanwhile is delivered here, in the end.
+        """
+        self._is_alone = True
+        with mock.patch("ditk_ray.tracking.recorder._start_delivery", return_value=None):
+            return self.start()
 
     def trial(self, number: int = 0, **params: Any) -> TrialRecord:
         """Start a trial, or start it again."""
@@ -80,3 +92,5 @@ class PlayedSweep:
         self.record.status = status
         write_record(self.record, self.folder)
         self.recorder.ended(self.record)
+        if self._is_alone:
+            sync(self.folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ditk_ray.tracking.record import TrialState
+from ditk_ray.record.record import TrialState
 from ditk_ray.tracking.recording import mlflow_page, read_recording
 from tests.tracking.played_sweep import PlayedSweep
 

@@ -10,13 +10,12 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
-from ditk_ray.tracking.delivery_state import read_state
-from ditk_ray.tracking.journal import journal_path
-from ditk_ray.tracking.record import SweepStatus, TrialState
-from ditk_ray.tracking.store import embedded_uri
-from ditk_ray.tracking.sync import sync
+from ditk_ray.record.journal import journal_path
+from ditk_ray.record.record import SweepStatus, TrialState
+from ditk_ray.tracking.delivery_process import sync
+from ditk_ray.tracking.recording import embedded_uri, read_state
 from tests.mlflow_server import RecordedRuns
-from tests.processes import free_port, wait_until
+from tests.processes import PATIENCE, free_port, wait_until
 from tests.tracking.played_sweep import PlayedSweep
 
 pytestmark = pytest.mark.mlflow
@@ -80,7 +79,7 @@ def test_a_trial_is_a_child_run_with_its_parameters_metrics_tags_and_files(playe
 
 
 def test_the_sweep_is_the_parent_run_with_the_job_the_best_and_the_counts(played, tmp_path):
-    sweep = played().start()
+    sweep = played().start_alone()
     for number, value in enumerate([5.0, 9.0, 1.0]):
         trial = sweep.trial(number, **{"policy.lr": number / 10})
         sweep.report(trial, value, 100)
@@ -123,7 +122,7 @@ def test_the_sweep_is_the_parent_run_with_the_job_the_best_and_the_counts(played
     [("none", []), ("best", ["trial_00001"]), ("all", ["trial_00000", "trial_00001"])],
 )
 def test_the_best_trials_checkpoint_is_kept_or_all_or_none(played, choice, kept):
-    sweep = played(checkpoints=choice).start()
+    sweep = played(checkpoints=choice).start_alone()
     for number in range(2):
         trial = sweep.trial(number)
         sweep.report(trial, number, 100)
@@ -140,7 +139,7 @@ def test_the_best_trials_checkpoint_is_kept_or_all_or_none(played, choice, kept)
 
 
 def test_a_failed_trial_is_failed_with_its_error_and_a_retried_one_keeps_its_run(played, tmp_path):
-    sweep = played().start()
+    sweep = played().start_alone()
     broken = sweep.trial(0)
     sweep.set_state(broken, TrialState.FAILED, "ValueError: no such luck")
     retried = sweep.trial(1)
@@ -163,7 +162,7 @@ def test_a_failed_trial_is_failed_with_its_error_and_a_retried_one_keeps_its_run
 
 def test_parameters_that_change_on_the_way_break_nothing(played, tmp_path):
     """Population-based training does that; MLflow does not let parameters change."""
-    sweep = played().start()
+    sweep = played().start_alone()
     trial = sweep.trial(0, **{"policy.lr": 0.1, "policy.kind": "a"})
     for step, lr in ((100, 0.2), (200, 0.4)):
         sweep.report(trial, 1, step)
@@ -185,7 +184,7 @@ def test_parameters_that_change_on_the_way_break_nothing(played, tmp_path):
 
 
 def test_a_value_too_long_for_mlflow_is_cut_there_and_whole_in_a_file(played, tmp_path):
-    sweep = played().start()
+    sweep = played().start_alone()
     long = list(range(5000))
     sweep.set_state(sweep.trial(0, **{"policy.x": long, "weird [key]+é": 1}), TrialState.SUCCEEDED)
     sweep.end()
@@ -201,7 +200,7 @@ def test_a_value_too_long_for_mlflow_is_cut_there_and_whole_in_a_file(played, tm
 
 
 def test_the_last_report_which_repeats_an_evaluation_is_not_another_point(played, tmp_path):
-    sweep = played().start()
+    sweep = played().start_alone()
     trial = sweep.trial(0)
     sweep.report(trial, 7, 100)
     sweep.report(trial, 7, 100, returned=3)
@@ -229,7 +228,7 @@ def test_a_log_that_grows_after_its_trial_was_stopped_is_kept_whole(played, tmp_
 
 
 def test_an_interrupted_sweep_is_killed_and_when_resumed_goes_on_in_the_same_runs(played, tmp_path):
-    first = played().start()
+    first = played().start_alone()
     done, cut = first.trial(0), first.trial(1)
     first.report(done, 1, 100)
     first.set_state(done, TrialState.SUCCEEDED)
@@ -244,7 +243,7 @@ def test_an_interrupted_sweep_is_killed_and_when_resumed_goes_on_in_the_same_run
 
     second = played()
     second.record.trials = first.record.trials
-    second.start()
+    second.start_alone()
     again = second.trial(1)
     second.report(again, 2, 200)
     second.set_state(again, TrialState.SUCCEEDED)
@@ -260,7 +259,7 @@ def test_an_interrupted_sweep_is_killed_and_when_resumed_goes_on_in_the_same_run
 PLAY_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from ditk_ray.tracking.record import TrialState
+from ditk_ray.record.record import TrialState
 from tests.tracking.played_sweep import PlayedSweep
 sweep = PlayedSweep(Path(sys.argv[1]), "embedded").start()
 done = sweep.trial(0)
@@ -393,7 +392,7 @@ def test_a_run_that_was_deleted_by_hand_does_not_hold_up_the_others(played, mlfl
 
 
 def test_a_finished_sweep_can_be_recorded_in_another_store_as_well(played, tmp_path, mlflow_server):
-    sweep = played().start()
+    sweep = played().start_alone()
     trial = sweep.trial(0)
     sweep.report(trial, 1, 100)
     sweep.set_state(trial, TrialState.SUCCEEDED)
@@ -445,7 +444,7 @@ def test_files_that_cannot_be_uploaded_hold_up_nothing_and_are_sent_later(tmp_pa
 
 
 def test_the_same_store_by_another_name_is_not_given_everything_twice(played):
-    sweep = played().start()
+    sweep = played().start_alone()
     trial = sweep.trial(0)
     sweep.report(trial, 1, 100)
     sweep.set_state(trial, TrialState.SUCCEEDED)
@@ -495,7 +494,7 @@ def test_an_address_where_nothing_answers_costs_the_sweep_nothing(played, monkey
     trial = sweep.trial(0)
     for number in range(1000):
         sweep.report(trial, number, number)
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 1 * PATIENCE
     sweep.end()
     assert processes_of(sweep.folder) == []
 

@@ -4,31 +4,46 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from ditk_ray.config.engine_config import EngineConfig, load_engine_config
-from ditk_ray.config.resources import TrialResources
-from ditk_ray.config.space import build_space
-from ditk_ray.trial.spec import TrialPlan
+from ditk_ray.config.engine_config import EngineConfig
+from ditk_ray.config.job_cfg import JobCfg
+from ditk_ray.config.job_spec import check_job
+from ditk_ray.execution.fork_client import ForkClient
+from ditk_ray.execution.process import ProcessExecutor
+from ditk_ray.trial.attempt import Attempt, start_attempt
+from ditk_ray.trial.inspection import training_modules
+from ditk_ray.trial.plan import TrialPlan
 
 CARTPOLE = "dizoo.classic_control.cartpole.config.cartpole_dqn_config"
 
 
 def make_plan(folder: Path, warm_key: str = "", **changes: Any) -> TrialPlan:
-    """Return a plan for CartPole with DQN that trains for a moment."""
-    values: dict[str, Any] = {
-        "base": load_engine_config(CARTPOLE),
-        "space": build_space({}),
-        "entry": "serial",
-        "entry_args": {},
-        "limits": {"max_env_step": 200},
-        "seeds": (0,),
-        "resources": TrialResources(),
-        "sweep_folder": folder,
-        "warm_key": warm_key,
-    }
-    return TrialPlan(**values | changes)
+    """Return a plan for CartPole with DQN that trains for a moment.
+
+    The changes are those of the plan or of its job; `base` is the config that is trained.
+    """
+    names = {field.name for field in fields(TrialPlan)}
+    own = {name: value for name, value in changes.items() if name in names}
+    job = check_job(JobCfg, {"config": CARTPOLE, "checkpoints": False, "max_env_step": 200})
+    renamed = {"base": "config", "max_seconds": "max_trial_time"}
+    if "limits" in changes:
+        changes |= {"max_env_step": None, **changes.pop("limits")}
+    values = {renamed.get(k, k): value for k, value in changes.items() if k not in names}
+    return TrialPlan(
+        **{"sweep_folder": folder, "executor": ProcessExecutor(warm_key), **own},
+        job=replace(job, **values),
+    )
+
+
+def attempt_here(
+    plan: TrialPlan, drawn: dict[str, Any], folder: Path, warm: ForkClient, gpu_ids: Any = ()
+) -> Attempt:
+    """Start an attempt in processes of that fork server."""
+    executor = ProcessExecutor(warm.key, training_modules(plan.job.config, plan.job.entry))
+    return start_attempt(replace(plan, executor=executor), drawn, folder, gpu_ids)
 
 
 def with_subprocess_envs(config: EngineConfig) -> EngineConfig:
@@ -145,6 +160,25 @@ def stand_in_evaluator() -> Any:
     return Counting()
 
 
+def three_evaluations(config: Any) -> None:
+    evaluator = stand_in_evaluator()
+    for number in range(1, 4):
+        evaluator.eval(None, number, 10 * number)
+
+
+def fails_evaluations(config: Any) -> None:
+    stand_in_evaluator().eval(None, 1, 10)
+    raise ValueError("no such luck")
+
+
+def endless_evaluations(config: Any) -> None:
+    evaluator, number = stand_in_evaluator(), 0
+    while True:
+        number += 1
+        evaluator.eval(None, number, 10 * number)
+        time.sleep(0.05)
+
+
 def evaluate_then_hang(config: Any) -> None:
     """Evaluate twice, then hang as an environment does that waits for an answer."""
     evaluator = stand_in_evaluator()
@@ -226,7 +260,7 @@ def hand_over_a_policy(config: Any) -> dict[str, float]:
     from ding.policy import SACPolicy
     from easydict import EasyDict
 
-    from ditk_ray.trial.policy_state import PolicyState
+    from ditk_ray.trial.engine_state import PolicyState
 
     def make(rate: float) -> tuple[Any, PolicyState]:
         settings = EasyDict(SACPolicy.default_config())
@@ -263,7 +297,7 @@ def hand_over_a_target_network(config: Any) -> dict[str, float]:
     from ding.policy import DQNPolicy
     from easydict import EasyDict
 
-    from ditk_ray.trial.policy_state import PolicyState
+    from ditk_ray.trial.engine_state import PolicyState
 
     settings = EasyDict(DQNPolicy.default_config())
     settings.model = {"obs_shape": 4, "action_shape": 2}
@@ -285,8 +319,7 @@ def refill_buffers(config: Any) -> dict[str, float]:
     import torch
     from easydict import EasyDict
 
-    from ditk_ray.trial.buffer_state import buffer_items, fill_buffer
-    from ditk_ray.trial.state_file import read_state, write_state
+    from ditk_ray.trial.engine_state import buffer_items, fill_buffer, read_state, write_state
 
     found = {}
     for kind in ("naive", "advanced", "deque"):

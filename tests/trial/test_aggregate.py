@@ -5,7 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from ditk_ray.trial.aggregate import aggregate, aggregate_rows, bootstrap_interval, iqm_weights
+from ditk_ray.trial.aggregate import (
+    aggregate,
+    aggregate_rows,
+    bootstrap_interval,
+    iqm_weights,
+)
 
 
 def rows(*scores: float, metric: str = "eval_value") -> dict[int, dict[str, float]]:

@@ -3,21 +3,27 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from ditk_ray.trial.checkpoint_saving import SHARE, Pace, agreed
+from ditk_ray.trial import checkpoints
 from ditk_ray.trial.checkpoints import (
+    SHARE,
     Checkpoint,
     CheckpointMeta,
+    CheckpointSaver,
     CheckpointStore,
     SeedProgress,
+    agreed,
     policy_name,
 )
+from ditk_ray.trial.evaluation_hook import Evaluation
+from ditk_ray.trial.plan import Saving
 
 
 def commit(trial: Path, reports: int, text: str = "weights", **changes) -> Checkpoint:
-    store = CheckpointStore(trial, kept=2)
+    store = CheckpointStore(trial)
     staged = store.staging(0) / str(reports)
     staged.mkdir(parents=True)
     (staged / policy_name(0)).write_text(f"{text} {reports}")
@@ -35,8 +41,8 @@ def test_a_checkpoint_comes_back_as_it_was_told(tmp_path):
     assert found is not None
     assert (found.meta.reports, found.meta.env_step, found.meta.time) == (4, 100, 2.5)
     assert found.meta.seeds == progress
-    assert found.policy_file(0).read_text() == "weights 4"
-    assert found.policy_file(7) is None
+    assert (found.folder / policy_name(0)).read_text() == "weights 4"
+    assert policy_name(7) not in found.meta.files
 
 
 def test_only_the_newest_are_kept(tmp_path):
@@ -85,8 +91,8 @@ def test_a_seed_that_has_ended_keeps_its_files(tmp_path):
         seeds = {0: SeedProgress(ended=reports > 1), 1: SeedProgress()}
         store.commit(staged, CheckpointMeta("trial", reports, 0, seeds=seeds))
     newest = store.latest()
-    assert newest.policy_file(0).read_text() == "zero 1"
-    assert newest.policy_file(1).read_text() == "one 4"
+    assert (newest.folder / policy_name(0)).read_text() == "zero 1"
+    assert (newest.folder / policy_name(1)).read_text() == "one 4"
 
 
 def test_another_trials_checkpoint_becomes_the_newest_with_its_counters(tmp_path):
@@ -97,7 +103,7 @@ def test_another_trials_checkpoint_becomes_the_newest_with_its_counters(tmp_path
     newest = CheckpointStore(own).latest()
     assert newest == adopted
     assert (newest.meta.reports, newest.meta.env_step) == (3, 300)
-    assert newest.policy_file(0).read_text() == "better 3"
+    assert (newest.folder / policy_name(0)).read_text() == "better 3"
 
 
 def test_a_restart_after_an_exploit_keeps_what_was_trained_since(tmp_path):
@@ -109,7 +115,7 @@ def test_a_restart_after_an_exploit_keeps_what_was_trained_since(tmp_path):
     assert store.adopt(donated.folder, {"rate": 0.1}).meta.reports == 4
     again = store.adopt(donated.folder, {"rate": 0.2})  # a new exploit, with other parameters
     assert again.meta.reports == 3
-    assert again.policy_file(0).read_text() == "better 3"
+    assert (again.folder / policy_name(0)).read_text() == "better 3"
 
 
 def test_a_copy_of_its_own_checkpoint_does_not_set_a_trial_back(tmp_path):
@@ -128,7 +134,7 @@ def test_a_copy_of_its_own_is_all_there_is_on_another_disk(tmp_path):
     CheckpointStore(own).copy_latest(saved)
     elsewhere = tmp_path / "there" / "trial_0"
     assert CheckpointStore(elsewhere).adopt(saved, {}).meta.reports == 1
-    assert CheckpointStore(elsewhere).latest().policy_file(0).read_text() == "weights 1"
+    assert (CheckpointStore(elsewhere).latest().folder / policy_name(0)).read_text() == "weights 1"
 
 
 def test_a_folder_without_a_checkpoint_changes_nothing(tmp_path):
@@ -147,14 +153,19 @@ def test_a_checkpoint_survives_unknown_files_beside_it(tmp_path):
     assert CheckpointStore(tmp_path / "trial").latest().meta.reports == 1
 
 
-def test_saving_takes_at_most_a_twentieth_of_the_time():
+def test_saving_takes_at_most_a_twentieth_of_the_time(tmp_path, monkeypatch):
     now, spent = 0.0, 0.0
-    pace = Pace(clock=lambda: now)
-    for _ in range(1000):
+
+    def save(*_):
+        nonlocal now, spent
+        now, spent = now + 1.7, spent + 1.7
+
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: now))
+    parts = SimpleNamespace(save_policy=save, save=lambda *_: None)
+    saver = CheckpointSaver(0, Saving(tmp_path), parts)
+    for number in range(1000):
         now += 0.3  # an evaluation
-        if pace.is_due():
-            now, spent = now + 1.7, spent + 1.7
-            pace.note(1.7)
+        saver.save(Evaluation({}, save_checkpoint=print), number)
     assert SHARE == 20
     assert 0.8 * now / SHARE < spent <= 1.02 * now / SHARE
 

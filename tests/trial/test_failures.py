@@ -7,15 +7,10 @@ import time
 
 import pytest
 
-from ditk_ray.config.failure_kinds import DEFAULT_RETRIES, FailureKind
-from ditk_ray.trial.failure_log import HOUR, Failure, FailureLog
-from ditk_ray.trial.failures import (
-    describe_exit,
-    is_divergence,
-    kind_of_exception,
-    kind_of_exit,
-    kind_of_message,
-)
+from ditk_ray.config.terms import DEFAULT_RETRIES, FailureKind
+from ditk_ray.execution.process import describe_exit, kind_of_exit, kind_of_message
+from ditk_ray.trial.outcome import failure_of, is_divergence
+from ditk_ray.trial.reports import HOUR, Failure, FailureLog
 
 
 class OutOfMemoryError(RuntimeError):
@@ -49,13 +44,13 @@ def caused(error: Exception, cause: Exception) -> Exception:
     ],
 )
 def test_an_exception_tells_what_it_is_of(error, kind):
-    assert kind_of_exception(error) == kind
+    assert failure_of(error) == kind
 
 
 def test_errors_that_cause_each_other_in_a_circle_are_looked_at_once():
     one, other = ValueError("one"), ValueError("other")
     one.__cause__, other.__cause__ = other, one
-    assert kind_of_exception(one) == "bug"
+    assert failure_of(one) == "bug"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +79,7 @@ def test_a_broken_pipe_is_want_of_memory_if_the_kernel_ended_a_process_for_that(
 def test_an_exit_is_described_in_words():
     assert "ended by SIGKILL" in describe_exit(-9)
     assert "left with code 3" in describe_exit(3)
-    assert "keeper" in describe_exit(None)
+    assert "guard" in describe_exit(None)
 
 
 def test_only_torchs_complaint_about_nan_is_a_divergence():
@@ -123,7 +118,7 @@ def test_budgets_outlive_the_worker_and_a_line_that_was_cut_short(tmp_path):
     first.add(failed("stall"))
     first.add(failed("stall"))
     with (tmp_path / "failures.jsonl").open("a") as file:
-        file.write(json.dumps(failed("stall").as_dict())[:20])
+        file.write(json.dumps(vars(failed("stall")))[:20])
     again = FailureLog(tmp_path)
     assert [item.kind for item in again.failures] == ["stall", "stall"]
     again.add(failed("stall"))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from ray import tune
 
-from ditk_ray.cluster.ray_session import remote_ray
+from ditk_ray.execution.pickled_call import Pickled
+from ditk_ray.ray_cluster.session import remote_ray
 from ditk_ray.trial.checkpoints import CheckpointStore
-from ditk_ray.trial.report_keys import ATTEMPT, ENDED, FAILURE
-from ditk_ray.trial.shipping import Shipped
-from ditk_ray.trial.spec import TrialPlan
+from ditk_ray.trial.plan import TrialPlan
+from ditk_ray.trial.reports import ATTEMPT, ENDED, FAILURE
 from ditk_ray.trial.trainable import TrialTrainable
 from tests.processes import processes_in
 from tests.trial import experiments
@@ -52,7 +52,7 @@ def worker(warm, tmp_path, connected):
 
 def bound(plan: TrialPlan) -> type[TrialTrainable]:
     class Bound(TrialTrainable):
-        def setup(self, config: dict[str, Any], plan: Any = Shipped.pack(plan)) -> None:  # noqa: B008
+        def setup(self, config: dict[str, Any], plan: Any = Pickled.pack(plan)) -> None:  # noqa: B008
             super().setup(config, plan)
 
     return Bound

@@ -9,6 +9,39 @@ report.charts = (() => {
     responsive: true,
     toImageButtonOptions: { format: "png", scale: 2 },
   };
+  const axis = { automargin: true, gridcolor: "var(--grid)", linecolor: "var(--grid)", zeroline: false };
+  const template = {
+    layout: {
+      margin: { l: 8, r: 12, t: 12, b: 8 },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: "var(--muted)", size: 12 },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: "var(--quiet)", activecolor: "var(--accent)" },
+      showlegend: false,
+      hovermode: "closest",
+      hoverlabel: {
+        bgcolor: "var(--paper)",
+        bordercolor: "var(--quiet)",
+        font: { color: "var(--ink)", size: 13 },
+        align: "left",
+      },
+      xaxis: axis,
+      yaxis: axis,
+      annotationdefaults: {
+        showarrow: false,
+        font: { size: 11, color: "var(--muted)" },
+        bgcolor: "var(--paper)",
+        borderpad: 1,
+      },
+      shapedefaults: { type: "line", layer: "below", line: { color: "var(--quiet)", width: 1 } },
+    },
+  };
+  const selected = {
+    type: "scatter",
+    hoverinfo: "skip",
+    line: { color: "var(--ink)", width: 2.5 },
+    marker: { color: "var(--paper)", size: 11, line: { color: "var(--ink)", width: 2.5 } },
+  };
   const axisRoom = 96;
   const lyingRoom = 72;
   const letterRoom = 7;
@@ -42,10 +75,10 @@ report.charts = (() => {
   function draw(chart) {
     chart.isStale = false;
     const { data, layout } = report.colours.painted({
-      data: chart.figure.data.map((trace, place) => shown(chart, trace, place)),
-      layout: chart.figure.layout,
+      data: [...chart.figure.data.map((trace, place) => shown(chart, trace, place)), ...marked(chart)],
+      layout: { ...chart.figure.layout, template },
     });
-    layout.font.family = getComputedStyle(document.body).fontFamily;
+    layout.font = { family: getComputedStyle(document.body).fontFamily };
     layout.height = heightOf(chart);
     if (chart.axes) (chart.isLying ? lay : stand)(chart, data, layout);
     if (touch) settle(layout);
@@ -58,8 +91,14 @@ report.charts = (() => {
   }
 
   function shown(chart, trace, place) {
-    if (trace.meta?.selected) return { ...trace, ...pointsOf(chart, report.selection.chosen()) };
     return chart.hidden.has(place) ? { ...trace, visible: false } : trace;
+  }
+
+  // The selected trial, on top of the others, in charts that show trials.
+  function marked(chart) {
+    if (!chart.owners.some((owners) => owners.length)) return [];
+    const points = pointsOf(chart, report.selection.chosen());
+    return [{ ...selected, ...points, mode: points.x.length > 1 ? "lines" : "markers" }];
   }
 
   // The longest of a trial's appearances: its line rather than the mark at its end.
@@ -119,7 +158,7 @@ report.charts = (() => {
   function follow(chart) {
     chart.isFollowed = true;
     chart.box.on("plotly_click", ({ points: [point] }) => {
-      const trial = chart.owners[point.curveNumber][point.pointNumber];
+      const trial = chart.owners[point.curveNumber]?.[point.pointNumber];
       if (trial !== undefined) report.selection.choose(trial);
     });
   }

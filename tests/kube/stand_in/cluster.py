@@ -12,7 +12,6 @@ from typing import Any
 
 from tests.kube.api_client import DIJOBS, ApiError
 from tests.kube.api_server import ApiServer
-from tests.kube.lifeline import Lifeline
 from tests.kube.stand_in.collection import Collection
 from tests.kube.stand_in.containers import Simulated
 from tests.kube.stand_in.misbehaviour import Misbehaviour
@@ -20,6 +19,7 @@ from tests.kube.stand_in.node import StandInNode
 from tests.kube.stand_in.operator import OnPhase, StandInOperator
 from tests.kube.stand_in.pod_life import Fate, PodLife, Surroundings
 from tests.kube.stand_in.pod_log import PodLog
+from tests.lifeline import Lifeline
 from tests.processes import wait_until
 
 Object = dict[str, Any]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.kube.lifeline import Lifeline
 from tests.kube.stand_in.pod_log import LONGEST, PodLog
+from tests.lifeline import Lifeline
 
 _ENTER = Path(__file__).with_name("enter.py")
 

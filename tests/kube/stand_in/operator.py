@@ -77,9 +77,9 @@ class StandInOperator:
                 continue
             try:
                 self._reconcile(job)
-            except (ApiError, urllib3.exceptions.HTTPError) as error:
-                gone = isinstance(error, ApiError) and error.code in (403, 404)
-                if not gone and not self._stopped:
+            except (ApiError, urllib3.exceptions.HTTPError):
+                # Also what is not found: an API server that has just started may not know DIJobs.
+                if not self._stopped:
                     threading.Timer(0.2, self._look_at, (name,)).start()
 
     def _reconcile(self, job: Object) -> None:
@@ -168,7 +168,9 @@ class StandInOperator:
         for pod in made:
             try:
                 self._create(job, "pods", pod)
-            except ApiError:
+            except ApiError as error:
+                if error.code >= 500:  # an API server that has just started
+                    raise
                 self._fail(job, f"pod {pod['metadata']['name']} could not be created")
                 self._delete(made)
                 return

@@ -14,7 +14,6 @@ from typing import Any
 import urllib3
 
 from tests.kube.api_client import ApiClient, ApiError
-from tests.kube.lifeline import Lifeline
 from tests.kube.stand_in import pod_status
 from tests.kube.stand_in.containers import (
     Container,
@@ -27,6 +26,7 @@ from tests.kube.stand_in.misbehaviour import Misbehaviour, fault
 from tests.kube.stand_in.node import StandInNode
 from tests.kube.stand_in.pod_log import PodLog
 from tests.kube.stand_in.volumes import NotReadyError, PodPlace
+from tests.lifeline import Lifeline
 
 Object = dict[str, Any]
 _LOOK_AGAIN = 0.1

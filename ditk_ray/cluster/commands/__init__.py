@@ -1,1 +1,0 @@
-"""Commands on the nodes of a Ray cluster, each with cores, GPUs and memory of its own."""

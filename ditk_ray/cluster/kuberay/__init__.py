@@ -1,1 +1,0 @@
-"""Ray clusters on Kubernetes: making, finding, reaching and deleting what KubeRay runs."""

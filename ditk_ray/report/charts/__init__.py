@@ -1,1 +1,0 @@
-"""The charts: Plotly figures, each with a caption that says what it shows."""
