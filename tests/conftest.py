@@ -86,6 +86,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name a test that failed at once: a run that is cut short has no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = str(crash.message if crash else report.longrepr).strip().splitlines() or [""]
+        print(f"\nFAILED {report.nodeid} ({report.when}, {report.duration:.0f} s): {why[0][:300]}")
+
+
 @pytest.fixture(scope="session")
 def warm() -> Iterator[Any]:
     """One fork server for all tests: importing DI-engine takes seconds."""
