@@ -34,10 +34,10 @@ def settings(name: str) -> dict[str, str]:
         ours = ("space", "metric", "mode", "points_to_evaluate", "random_state_seed")
         return settings_of(HyperOptSearch.__init__, without=ours)
     if name == "bohb":
-        from hpbandster.optimizers.config_generators.bohb import BOHB
+        from hpbandster.optimizers.config_generators.bohb import BOHB  # an extra
 
         return settings_of(BOHB.__init__, without=("configspace",))
-    from ax.service.ax_client import AxClient
+    from ax.service.ax_client import AxClient  # an extra
 
     known = settings_of(AxClient.__init__, without=("random_seed", "verbose_logging"))
     plain = {name: kind for name, kind in known.items() if kind.split(" ")[0] in _PLAIN_TYPES}

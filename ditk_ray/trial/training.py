@@ -84,7 +84,7 @@ def _end_with_thread(channel: Channel, died: threading.ExceptHookArgs) -> None:
 def _train(task: SeedTask, channel: Channel) -> Any:
     import ding.config.config  # heavy
 
-    from ditk_ray.trial.engine_state import EngineParts
+    from ditk_ray.trial.engine_state import EngineParts  # imports torch
 
     parts = EngineParts(_saved(task, state_name), _saved(task, buffer_name))
     saver = CheckpointSaver(task.seed, task.saving, parts) if task.saving else None
