@@ -32,11 +32,41 @@ class NodesJobCfg(JobCfg):
 """
 
 
+HELD = """
+import time
+from pathlib import Path
+
+def train(config, seed, max_env_step):
+    from ding.entry import serial_pipeline
+    from ding.worker import SampleSerialCollector
+
+    collect = SampleSerialCollector.collect
+
+    def wait_and_collect(*args, **options):
+        if not (SWEEP / "go").exists():
+            time.sleep(1)  # checkpoints are as far apart, or more
+            trial = SWEEP / Path.cwd().relative_to(SWEEP).parts[0]
+            while (trial / "checkpoints" / "2").exists() and not (SWEEP / "go").exists():
+                time.sleep(0.05)
+        return collect(*args, **options)
+
+    SampleSerialCollector.collect = wait_and_collect
+    return serial_pipeline(config, seed, max_env_step=max_env_step)
+
+class HeldJobCfg(NodesJobCfg):
+    entry = train
+    num_samples = 3
+"""
+"""The same, but that a trial trains on from its second checkpoint only when it is let go."""
+
+
 def test_a_node_that_is_killed_costs_only_what_ran_on_it(cluster, driver, tmp_path):
-    (tmp_path / "job.py").write_text(JOB)
     folder = tmp_path / "ditk_ray_results" / "nodes"
+    held = HELD.replace("SWEEP", f"Path({str(folder)!r})")
+    (tmp_path / "job.py").write_text(JOB + held)
     process = driver(
-        *("tune", "--cfg_file", "job.py", "--name", "nodes", "--ray_address", cluster.address)
+        *("tune", "--cfg_file", "job.py", "--cfg_class", "HeldJobCfg", "--name", "nodes"),
+        *("--ray_address", cluster.address),
     )
     wait_until(
         lambda: len(list(folder.glob("*/checkpoints/2"))) >= 3, 150, "checkpoints on all nodes"
@@ -46,10 +76,11 @@ def test_a_node_that_is_killed_costs_only_what_ran_on_it(cluster, driver, tmp_pa
     assert len({path.split("/trial_")[1][:5] for path in running}) == 3, "each node has a trial"
 
     victim.kill()
+    (folder / "go").touch()
 
     output, _ = process.communicate(timeout=250 * PATIENCE)
     assert process.returncode == 0, output
-    record = require_sound(folder, 4)
+    record = require_sound(folder, 3)
     lost = [trial for trial in record.trials.values() if trial.failures]
     assert len(lost) == 1, "the other two nodes' trials did not notice"
     assert [failure["kind"] for failure in lost[0].failures] == ["lost"]
