@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 import yaml
@@ -145,16 +144,16 @@ def test_another_job_of_the_same_name_is_refused(cli, finished, others, told):
     assert "give another --name" in done.stderr
 
 
-def test_what_another_process_runs_is_waited_for(cli, finished):
-    hold = "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, 2); "
-    code = f"{hold}print('held', flush=True); time.sleep(4)"
-    command = [sys.executable, "-c", code, str(finished / LOCK_FILE)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout.readline() == "held\n"
-        done = cli(*AGAIN, *SAME)
-        assert other.poll() == 0, "it has not waited for the end"
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("another process still runs again; waiting for its end") == 1
+def test_what_another_process_runs_is_waited_for(driver, finished):
+    waiting = "another process still runs again; waiting for its end"
+    with (finished / LOCK_FILE).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        process = driver(*AGAIN, *SAME)
+        assert any(waiting in line for line in process.stdout)
+        assert process.poll() is None
+    out, _ = process.communicate(timeout=60 * PATIENCE)
+    assert process.returncode == 0, out
+    assert waiting not in out, "it says so once"
 
 
 def test_it_needs_a_name(cli, tmp_path):

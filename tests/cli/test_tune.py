@@ -206,7 +206,7 @@ def test_a_sweep_on_a_ray_of_its_own_shows_progress_and_a_summary(driver, tmp_pa
     assert "python ditk_ray_results/mine/best_config.py" in shown
     record = json.loads((tmp_path / "ditk_ray_results/mine/sweep.json").read_text())
     assert {"eval_value_seed_1", "eval_value_seed_2"} <= set(record["trials"][0]["metrics"])
-    assert processes_in(tmp_path) == []
+    wait_until(lambda: not processes_in(tmp_path), 15, "its Ray to end")
 
 
 @pytest.mark.ray
@@ -251,7 +251,7 @@ def test_an_interrupted_sweep_ends_cleanly_and_says_so(
     states = {trial["state"] for trial in record["trials"]}
     assert "paused" in states
     assert states <= {"paused", "pending"}, "the others had not begun"
-    assert processes_in(tmp_path) == []
+    wait_until(lambda: not processes_in(tmp_path), 15, "its Ray to end")
 
 
 @pytest.mark.ray

@@ -36,6 +36,9 @@ HELD = """
 import time
 from pathlib import Path
 
+def is_saved(trial):
+    return any(int(one.name) > 1 for one in trial.glob("checkpoints/[0-9]*"))
+
 def train(config, seed, max_env_step):
     from ding.entry import serial_pipeline
     from ding.worker import SampleSerialCollector
@@ -46,7 +49,7 @@ def train(config, seed, max_env_step):
         if not (SWEEP / "go").exists():
             time.sleep(1)  # checkpoints are as far apart, or more
             trial = SWEEP / Path.cwd().relative_to(SWEEP).parts[0]
-            while (trial / "checkpoints" / "2").exists() and not (SWEEP / "go").exists():
+            while is_saved(trial) and not (SWEEP / "go").exists():
                 time.sleep(0.05)
         return collect(*args, **options)
 
@@ -69,7 +72,9 @@ def test_a_node_that_is_killed_costs_only_what_ran_on_it(cluster, driver, tmp_pa
         *("--ray_address", cluster.address),
     )
     wait_until(
-        lambda: len(list(folder.glob("*/checkpoints/2"))) >= 3, 150, "checkpoints on all nodes"
+        lambda: len({one.parents[1] for one in folder.glob("*/checkpoints/[2-9]")}) == 3,
+        150,
+        "checkpoints on all nodes",
     )
     victim = next(node for node in cluster.nodes if node.actors())
     running = {one.cwd(): one for one in processes_in(folder)}

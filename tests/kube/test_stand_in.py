@@ -37,6 +37,11 @@ def job(name: str, *commands: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+def until(file: Path) -> str:
+    """Return the command that waits for a file."""
+    return f"until [ -e {file} ]; do sleep 0.1; done"
+
+
 @pytest.fixture
 def submit(kube: ApiServer, namespace: str) -> Any:
     path = f"{DIJOBS}/namespaces/{namespace}/dijobs"
@@ -44,10 +49,12 @@ def submit(kube: ApiServer, namespace: str) -> Any:
 
 
 def test_a_job_runs_its_command_with_the_operators_environment_and_succeeds(
-    kube: ApiServer, namespace: str, stand_in: StandInCluster, submit: Any
+    kube: ApiServer, namespace: str, stand_in: StandInCluster, submit: Any, tmp_path: Path
 ) -> None:
-    submit(job("first", "echo $DI_JOB_ID $DI_RANK $DI_SERIAL_NODES; hostname; sleep 0.5"))
+    shown = "echo $DI_JOB_ID $DI_RANK $DI_SERIAL_NODES; hostname"
+    submit(job("first", f"{shown}; {until(tmp_path / 'go')}"))
     stand_in.wait_for_phase("first", "Running")
+    (tmp_path / "go").touch()
     done = stand_in.wait_for_phase("first", "Succeeded")
     (pod,) = stand_in.pods("first")
     assert pod["metadata"]["name"] == "first-serial-0"
@@ -84,14 +91,15 @@ def test_volumes_are_in_place_and_a_late_config_map_is_waited_for(
 
 
 def test_a_log_is_followed_while_the_pod_runs(
-    kube: ApiServer, namespace: str, stand_in: StandInCluster, submit: Any
+    kube: ApiServer, namespace: str, stand_in: StandInCluster, submit: Any, tmp_path: Path
 ) -> None:
-    submit(job("lines", "echo one; sleep 1; echo two"))
+    submit(job("lines", f"echo one; {until(tmp_path / 'go')}; echo two"))
     stand_in.wait_for_phase("lines", "Running")
     path = f"api/v1/namespaces/{namespace}/pods/lines-serial-0/log"
     with kube.admin.stream(path, follow="true", timestamps="true") as answer:
         pieces = answer.stream()
-        first = next(pieces)  # without the second line: it comes while the pod runs
+        first = next(pieces)
+        (tmp_path / "go").touch()
         rest = b"".join(pieces)
     assert first.endswith(b"Z one\n") and rest.endswith(b"Z two\n")
 
@@ -215,11 +223,12 @@ def test_a_quota_turns_a_job_failed_when_there_is_no_backoff(
 
 
 def test_what_happened_while_the_operator_was_down_is_seen_when_it_is_back(
-    kube: ApiServer, stand_in: StandInCluster, submit: Any
+    kube: ApiServer, stand_in: StandInCluster, submit: Any, tmp_path: Path
 ) -> None:
-    submit(job("during", "sleep 0.5"))
+    submit(job("during", until(tmp_path / "go")))
     stand_in.wait_for_phase("during", "Running")
     stand_in.crash()
+    (tmp_path / "go").touch()
     submit(job("new", "true"))
     wait_until(
         lambda: stand_in.pods("during")[0]["status"]["phase"] == "Succeeded", 10, "the pod's end"

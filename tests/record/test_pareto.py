@@ -11,6 +11,7 @@ import pytest
 
 from ditk_ray.config.terms import Objective
 from ditk_ray.record.record import SweepRecord, TrialRecord, non_dominated
+from tests.processes import PATIENCE
 
 TIME = Objective("time", "min")
 
@@ -102,5 +103,5 @@ def test_thousands_of_trials_take_no_time_to_speak_of(objectives, trials):
         points.append((*place, -sum(place)))
     begun = time.perf_counter()
     kept = non_dominated(points)
-    assert time.perf_counter() - begun < 2
+    assert time.perf_counter() - begun < 2 * PATIENCE
     assert len(kept) > trials / 2

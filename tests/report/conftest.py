@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 
 from ditk_ray.report.page import write_report
+from tests.processes import PATIENCE
 from tests.report.simulated import Simulation, simulate
 
 # Elements of a drawing have a text, but no inner one.
 TEXT = "all => all.map(each => (each.innerText ?? each.textContent).trim())"
+FRAMES = """() => new Promise(resolve => {
+  let left = 3;
+  const next = () => --left ? requestAnimationFrame(next) : setTimeout(resolve);
+  requestAnimationFrame(next);
+})"""
 LINES = """paths => paths.flatMap(path => path.getAttribute("d").match(/M/g) ?? []).length"""
 
 
@@ -42,7 +48,7 @@ class Opened:
 
     def settle(self) -> None:
         """Wait until the charts near the reader are drawn."""
-        self.page.wait_for_timeout(50)  # the observer of what is near tells it after a frame
+        self.page.evaluate(FRAMES)  # the observer of what is near tells it after a frame
         self.page.wait_for_selector("body[data-charts=drawn]")
 
     def table(self) -> list[str]:
@@ -76,6 +82,7 @@ def open_report(chromium: Any, report: Path, **options: Any) -> Opened:
     seen.page.on("request", lambda request: seen.requests.append(request.url))
     seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
     seen.page.on("console", lambda message: seen.complaints.append(message.text))
+    seen.page.set_default_timeout(30_000 * PATIENCE)
     seen.page.goto(report.as_uri())
     seen.settle()
     return seen

@@ -109,7 +109,7 @@ def user(clusters: Any, tmp_path: Path) -> Iterator[Any]:
         started.append(process)
         return process
 
-    def run(*arguments: str, timeout: float = 300) -> Any:
+    def run(*arguments: str, timeout: float = 300 * PATIENCE) -> Any:
         process = start(*arguments)
         stdout, _ = process.communicate(timeout=timeout)
         return SimpleNamespace(code=process.returncode, stdout=stdout, stderr=errors.read_text())
@@ -194,7 +194,7 @@ def test_ctrl_c_leaves_the_job_running_which_can_be_stopped_and_followed_later(u
     process = user.start("--cluster", "one", "--", "python", "program.py", "wait", "500")
     _read_until(process, "words")
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
+    assert process.wait(30 * PATIENCE) == 130
     told = user.errors.read_text()
     job_id = told.split(" runs on ")[0].split()[-1]
     assert f"{job_id} keeps running on one" in told
@@ -220,7 +220,7 @@ def test_ctrl_c_stops_the_jobs_if_that_is_wanted_and_sends_no_more(user):
     )
     _read_until(process, "words")
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(60 * PATIENCE) == 130
     told = user.errors.read_text()
     job_id = told.split(" runs on ")[0].split()[-1]
     assert f"{job_id} stopped" in told
@@ -305,7 +305,7 @@ def test_rays_own_command_submits_the_script(clusters, tmp_path):
     command += ["--address", clusters.one.dashboard_url, "--working-dir", str(tmp_path)]
     command += ["--", "python", "scripts/tune.py", "--cfg_class", "SmallJobCfg", "--name", "rays"]
     command += ["--num_samples", "1", "--mlflow_uri", "none"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300 * PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (clusters.there / "ditk_ray_results/rays/best_config.py").is_file()
 

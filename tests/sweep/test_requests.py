@@ -25,7 +25,7 @@ pytestmark = pytest.mark.ray
 
 class Endless(JobCfg):
     config = experiments.CARTPOLE
-    space: ClassVar[Any] = {"env.stop_value": 10**9, "policy.eval.evaluator.eval_freq": 10}
+    space: ClassVar[Any] = {"env.stop_value": 10**9, "policy.eval.evaluator.eval_freq": 40}
     num_samples = 2
     max_concurrent = 1
 
@@ -57,7 +57,7 @@ class Running:
         return answer.message
 
     def outcome(self) -> Any:
-        self._thread.join(60)
+        self._thread.join(60 * PATIENCE)
         return self._outcomes[0]
 
 

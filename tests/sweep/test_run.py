@@ -90,7 +90,7 @@ def test_a_sweep_leaves_a_record_a_folder_for_each_trial_and_a_runnable_best_con
         cwd=tmp_path,
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=120 * PATIENCE,
     )
     assert list(tmp_path.glob("*/result.pkl"))
 
@@ -134,6 +134,7 @@ class Spoiling(JobCfg):
 
 
 def test_trials_that_share_an_actor_share_no_state_and_the_environment_is_left_as_it_was(sweep):
+    wait_until(lambda: not actors(), 30, "those of earlier sweeps to end")
     before = {name for name in os.environ if name.startswith("TUNE_")}
     seen: set[int] = set()
     done = threading.Event()
@@ -232,7 +233,7 @@ class SweepLimited(JobCfg):
     config = experiments.CARTPOLE
     space: ClassVar[Any] = {"env.stop_value": 10**9}
     num_samples = 20
-    max_time = "15s"
+    max_time = f"{12 + 3 * PATIENCE}s"
 
 
 def test_a_trial_that_uses_up_its_time_without_a_score_has_failed(sweep):
@@ -289,7 +290,7 @@ def test_when_an_actor_is_killed_nothing_of_its_trial_survives_and_it_is_tried_a
         "an evaluation of the next attempt",
     )
     assert ask(folder, Request(Action.CANCEL, "trial_00000")).is_done
-    thread.join(60)
+    thread.join(60 * PATIENCE)
     (trial,) = outcomes[0].record.trials.values()
     assert (trial.state, trial.error, trial.attempt) == ("stopped", None, 1)
     assert [failure["kind"] for failure in trial.failures] == ["lost"]

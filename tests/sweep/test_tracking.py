@@ -15,7 +15,7 @@ from ray.tune.schedulers import PopulationBasedTraining
 
 from ditk_ray import JobCfg
 from ditk_ray.config.space import build_space
-from ditk_ray.record.record import SweepRecord, SweepStatus, TrialState
+from ditk_ray.record.record import SweepRecord, SweepStatus, TrialState, read_record
 from ditk_ray.sweep.observer import SweepObserver
 from ditk_ray.sweep.replay import read_evaluations
 from ditk_ray.tracking.delivery import sweep_artifacts, trial_artifacts
@@ -92,12 +92,21 @@ def test_a_server_that_is_killed_and_comes_back_changes_nothing_of_the_sweep(
     undisturbed = sweep(Longer, seed=1, name="undisturbed")
     folder = tmp_path / "results/disturbed"
 
+    def has_ended() -> bool:
+        return read_record(folder).status is not SweepStatus.RUNNING
+
     def disturb() -> None:
         uri = mlflow_server.uri
         wait_until(lambda: read_state(folder, uri).runs, 60, "the first delivery")
         mlflow_server.kill()
-        wait_until(lambda: read_state(folder, uri).error, 60, "a delivery that fails")
-        mlflow_server.start()
+        try:
+            wait_until(
+                lambda: read_state(folder, uri).error or has_ended(),
+                60,
+                "a delivery that fails",
+            )
+        finally:
+            mlflow_server.start()
 
     trouble = threading.Thread(target=disturb)
     trouble.start()

@@ -6,11 +6,12 @@ import pytest
 
 from ditk_ray.record.record import TrialState
 from ditk_ray.tracking.recording import mlflow_page, read_recording
+from tests.processes import PATIENCE
 from tests.tracking.played_sweep import PlayedSweep
 
 pytestmark = [pytest.mark.mlflow, pytest.mark.browser]
 
-SECONDS = 60_000
+SECONDS = 60_000 * PATIENCE
 
 
 def test_a_sweep_is_shown_with_its_trials_below_it(chromium, mlflow_server, tmp_path):
@@ -22,6 +23,7 @@ def test_a_sweep_is_shown_with_its_trials_below_it(chromium, mlflow_server, tmp_
     sweep.end()
     recording = read_recording(sweep.folder)
     page = chromium.new_page()
+    page.set_default_timeout(SECONDS)
     try:
         place = f"experiments/{recording.experiment_id}/runs"
         page.goto(mlflow_page(mlflow_server.uri, place))

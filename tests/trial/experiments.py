@@ -16,6 +16,7 @@ from ditk_ray.execution.process import ProcessExecutor
 from ditk_ray.trial.attempt import Attempt, start_attempt
 from ditk_ray.trial.inspection import training_modules
 from ditk_ray.trial.plan import TrialPlan
+from tests.processes import PATIENCE
 
 CARTPOLE = "dizoo.classic_control.cartpole.config.cartpole_dqn_config"
 
@@ -198,9 +199,10 @@ def hang_once(config: Any) -> dict[str, float]:
 def evaluate_slowly(config: Any, seed: int) -> None:
     """Evaluate five times, with work between that is noted with its time."""
     evaluator = stand_in_evaluator()
+    seconds = 0.1 + 0.05 * PATIENCE
     for number in range(5):
         begun = time.monotonic()
-        while time.process_time() % 1000 and time.monotonic() < begun + 0.15:
+        while time.process_time() % 1000 and time.monotonic() < begun + seconds:
             pass
         with Path("../times.txt").open("a") as file:
             file.write(f"{seed} {begun} {time.monotonic()}\n")

@@ -14,7 +14,7 @@ from ditk_ray.config.resources import TrialResources
 from ditk_ray.errors import TrialFailedError, TrialTimeoutError
 from ditk_ray.trial.attempt import Attempt
 from ditk_ray.trial.reports import ENDED, RESULT
-from tests.processes import processes_in, wait_until
+from tests.processes import PATIENCE, processes_in, wait_until
 from tests.trial import experiments
 from tests.trial.experiments import attempt_here, make_plan
 
@@ -70,7 +70,7 @@ def test_a_trial_scores_exactly_what_its_config_file_scores_with_plain_python(wa
         cwd=alone,
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=120 * PATIENCE,
         env={"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
     )
     (result,) = alone.glob("*/result.pkl")
@@ -169,7 +169,7 @@ def test_a_trial_that_never_evaluates_times_out(warm, tmp_path):
 
 def test_a_trial_whose_time_is_over_ends_with_its_last_score(warm, tmp_path):
     base = load_engine_config(experiments.CARTPOLE).overlaid({"env.stop_value": 10**9})
-    plan = make_plan(tmp_path, base=base, limits={}, max_seconds=2.0)
+    plan = make_plan(tmp_path, base=base, limits={}, max_seconds=1.0 + PATIENCE)
     reports = run_to_end(attempt_here(plan, {}, tmp_path / "trial", warm))
     assert reports[-1][ENDED] == "time"
     assert reports[-1]["eval_value"] == reports[-2]["eval_value"]

@@ -290,10 +290,15 @@ def test_a_trial_whose_disk_is_full_waits_for_room(warm, tmp_path, small_disk, m
     monkeypatch.setattr("ditk_ray.trial.trainable.BACKOFF_SECONDS", 1.0)
     filler = fill(small_disk, leaving=300_000)
     trial = lasting(small_disk, warm)
-    timer = threading.Timer(3.0, filler.unlink)
-    timer.start()
+
+    def make_room() -> None:
+        wait_until(lambda: trial._log.failures, 60, "it to fail")  # no room for them on disk
+        filler.unlink()
+
+    room = threading.Thread(target=make_room)
+    room.start()
     reports = to_end(trial)
-    timer.join()
+    room.join()
     assert reports[-1][ENDED] == "training"
     assert {failure["kind"] for failure in reports[-1][FAILURES]} == {"disk_full"}
 
