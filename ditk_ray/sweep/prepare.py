@@ -187,7 +187,7 @@ def prepared_sweep(
             folder,
             tuple(nodes),
             resources,
-            min(slots, job.max_concurrent or executor.at_once or slots),
+            min(slots, job.max_concurrent or most) if (most := executor.at_once) else slots,
             executor,
             search,
             scheduler,
@@ -247,11 +247,14 @@ def _check_config(job: JobSpec, space: SearchSpace, warm: ForkClient) -> EngineC
 
 def _free_folder(storage: Path, name: str) -> Path:
     require_sweep_name(name)
-    folder = storage.expanduser().resolve() / name
-    if folder.exists():
-        hint = "give another --name, or remove the folder"
-        raise BadConfigError(Problem(f"--name {name}", f"{folder} exists already", hint))
-    return folder
+    try:
+        folder = storage.expanduser().resolve() / name
+        if not folder.exists():
+            return folder
+    except (OSError, RuntimeError) as error:  # a name that is too long, an unknown ~user
+        raise BadConfigError(Problem(f"--storage_path {storage}", str(error))) from error
+    hint = "give another --name, or remove the folder"
+    raise BadConfigError(Problem(f"--name {name}", f"{folder} exists already", hint))
 
 
 def _python_path(job: JobSpec) -> tuple[str, ...]:

@@ -72,8 +72,8 @@ class SweepStopper(NotPickled, Stopper):
         if trial.state is not TrialState.FAILED or not self.max_same_failures:
             return
         ended = [one for one in record.trials.values() if one.state.is_final]
-        ways = {_way(one) for one in ended}
-        if len(ended) >= self.max_same_failures and ways == {_way(trial)}:
+        way = _way(trial)
+        if len(ended) >= self.max_same_failures and all(_way(one) == way for one in ended):
             self.suspend()
             said, _ = split_error(trial)
             self.why = f"its first {len(ended)} trials, which all failed in the same way: {said}"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -11,6 +13,7 @@ from ditk_ray.config.options import SweepOptions
 from ditk_ray.errors import BadConfigError, DoesNotFitError
 from ditk_ray.sweep.prepare import prepared_sweep
 from ditk_ray.sweep.trials import SpaceSampler
+from ditk_ray.sweep.tuner import tune_settings
 from tests.processes import processes_in
 from tests.trial import experiments
 
@@ -154,6 +157,10 @@ def test_a_name_that_is_taken_or_no_name_is_refused(prepare, tmp_path):
         prepare(Cartpole, name="taken", storage_path=tmp_path / "elsewhere")
     with pytest.raises(BadConfigError, match="letters, digits"):
         prepare(Cartpole, name="../up")
+    with pytest.raises(BadConfigError, match="File name too long"):
+        prepare(Cartpole, name="a" * 300, storage_path=tmp_path / "elsewhere")
+    with pytest.raises(BadConfigError, match="home directory"):
+        prepare(Cartpole, storage_path=Path("~nobody_at_all/results"))
 
 
 def test_a_bad_stopper_is_refused(prepare):
@@ -203,6 +210,21 @@ def test_a_grid_is_whole_besides_the_points_that_are_known(prepare):
     drawn = [tuple((draws.draw("") or {}).values()) for _ in range(prepared.trial_count)]
     assert len(set(drawn)) == 6
     assert {point[0] for point in drawn[:2]} == {3}
+
+
+@pytest.mark.parametrize(("most", "at_once"), [(2, "2"), (None, "8")])
+def test_trials_that_wait_for_each_other_run_all_at_once_unless_fewer_are_wanted(
+    prepare, most, at_once
+):
+    class Paused(Cartpole):
+        scheduler = "hyperband"
+        max_env_step = 1000
+        num_samples = 8
+        max_concurrent = most
+        resources: ClassVar[Any] = {"cpu": 0.1}
+
+    with tune_settings(prepare(Paused)):
+        assert os.environ["TUNE_MAX_PENDING_TRIALS_PG"] == at_once
 
 
 def test_workers_per_node_divide_each_node_evenly(prepare):
