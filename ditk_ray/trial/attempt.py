@@ -192,16 +192,14 @@ class Attempt:
         """Follow the runs of these handles; False if one is gone, and then all are ended."""
         self._handles = dict(handles)
         with self._closed_if_failed():
-            runs = [
-                self._executor.adopt(seed.task, handles[str(seed.seed)], self.reports == 0)
-                for seed in self.seeds
-            ]
-        for seed, run in zip(self.seeds, runs, strict=True):
-            if run is not None:
-                seed.follow(run)
-        if None in runs:
+            for seed in self.seeds:
+                run = self._executor.adopt(seed.task, handles[str(seed.seed)], self.reports == 0)
+                if run is not None:
+                    seed.follow(run)
+        if any(seed.run is None for seed in self.seeds):
             self.close()
-        return None not in runs
+            return False
+        return True
 
     @contextlib.contextmanager
     def _closed_if_failed(self) -> Iterator[None]:
@@ -212,6 +210,14 @@ class Attempt:
         except BaseException:
             self.close()
             raise
+
+    @contextlib.contextmanager
+    def _logged(self, what: str) -> Iterator[None]:
+        """Do without something that the disk has no room for."""
+        try:
+            yield
+        except OSError as error:
+            _log.warning("%s: %s: %s", self.folder, what, error)
 
     def next_report(self) -> Metrics:
         """Wait for the next evaluation of all seeds, or the end, and return the metrics.
@@ -248,7 +254,7 @@ class Attempt:
         first = self.seeds[0].task
         title = f"A trial of {self._plan.sweep_folder.name}: {self.folder.name}."
         text = render_config(first.config, first.call, title)
-        (self.folder / CONFIG_FILE).write_text(text)
+        write_whole(self.folder / CONFIG_FILE, text)
 
     @property
     def _runs_file(self) -> Path:
@@ -338,7 +344,8 @@ class Attempt:
             self.close()
             return self._record({**metrics, ENDED: "nan"}, number)
         report = self._record(metrics, number)
-        self._write_handles()
+        with self._logged(f"{RUNS_FILE} is not up to date"):  # the next evaluation tries again
+            self._write_handles()
         return {**report, SAVED: True} if self._keep_checkpoint(number, metrics) else report
 
     def _keep_checkpoint(self, number: int, metrics: Metrics) -> bool:
@@ -372,7 +379,8 @@ class Attempt:
         values = [seed.result_value() for seed in self.seeds]
         metrics[RESULT] = values[0] if len(values) == 1 else values
         if any(value is not None for value in values):
-            (self.folder / RESULT_VALUE_FILE).write_text(json_text(metrics[RESULT], indent=1))
+            with self._logged("no " + RESULT_VALUE_FILE):  # the training is not to be repeated
+                write_whole(self.folder / RESULT_VALUE_FILE, json_text(metrics[RESULT], indent=1))
         return self._record({**metrics, ENDED: "training"}, self.reports + 1)
 
     def _end(self, why: str, more: Mapping[str, Any] | None = None) -> Metrics:

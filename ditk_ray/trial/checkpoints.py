@@ -259,7 +259,9 @@ def agreed(file: Path, number: int, is_due: Callable[[], bool]) -> bool:
     with file.open("a+") as shared:
         fcntl.flock(shared, fcntl.LOCK_EX)
         shared.seek(0)
-        decided, saved = json.loads(shared.read() or "[0, []]")
+        decided, saved = 0, []
+        with contextlib.suppress(ValueError):  # empty, or cut short by a full disk
+            decided, saved = json.loads(shared.read())
         if number > decided:
             saved = [*saved[-_REMEMBERED:], number] if is_due() else saved
             shared.seek(0)

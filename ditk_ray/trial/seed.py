@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from ditk_ray.trial.checkpoints import SeedProgress
 from ditk_ray.trial.plan import SeedTask
 from ditk_ray.trial.result import UnreadableResultError, keep_result, read_result
 from ditk_ray.util.units import show_seconds
+
+_log = logging.getLogger(__name__)
 
 START_SECONDS = 900.0
 """How long a run may wait for its place, if nobody says otherwise."""
@@ -142,12 +145,19 @@ class Seed:
         if self._result is None:
             return None
         try:
-            if self._result != self._kept_result:
-                keep_result(self._result, self._kept_result)
-                self._result = self._kept_result
-            return read_result(self._kept_result)
+            return read_result(self._keep_result(self._result))
         except UnreadableResultError as error:
             return {"unreadable": str(error)}
+
+    def _keep_result(self, result: Path) -> Path:
+        try:
+            if result != self._kept_result:
+                keep_result(result, self._kept_result)
+                self._result = self._kept_result
+        except OSError as error:  # such as a full disk: the training is not to be repeated
+            _log.warning("%s was not copied to %s: %s", result, self._kept_result, error)
+            return result
+        return self._kept_result
 
     def _silence(self, startup: float | None, between: float | None) -> float | None:
         if not self._has_started:

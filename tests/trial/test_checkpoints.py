@@ -177,4 +177,11 @@ def test_the_first_seed_to_come_decides_for_all(tmp_path):
         assert agreed(file, number, lambda wish=wish: wish) is wish
     for number, wish in wishes.items():
         assert agreed(file, number, lambda: pytest.fail("it is decided")) is wish
+
+
+def test_an_agreement_that_a_full_disk_cut_short_is_made_anew(tmp_path):
+    file = tmp_path / "saves.json"
+    file.write_text("[3, [1,")
+    assert agreed(file, 4, lambda: True)
+    assert agreed(file, 4, lambda: pytest.fail("it is decided"))
     assert json.loads(file.read_text())
