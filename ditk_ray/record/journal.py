@@ -18,18 +18,28 @@ milliseconds since the epoch. The journal's kinds:
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import logging
 import os
 import time
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from ditk_ray.util.files import Row, append_lines, read_rows, rows_in
+from ditk_ray.util.files import Row, append_lines, rows_in
 from ditk_ray.util.plain import json_default, json_text
 
 TRACKING_FOLDER = "tracking"
 JOURNAL_FILE = "journal.jsonl"
 MAX_WAITING_BYTES = 64 * 1024 * 1024
+BATCH = 100
+"""How many of the events that wait are written at once."""
+RETRY_SECONDS = 1.0
+"""How long after a failure nothing is written: each try takes the event loop's time."""
+
+_log = logging.getLogger(__name__)
 
 Event = Row
 
@@ -45,7 +55,11 @@ class EventWriter:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch()
         self._path = path
-        self._waiting = b""
+        self._file: BinaryIO | None = None
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._try_at = 0.0
+        self._has_dropped = False
 
     def append(self, kind: str, **values: Any) -> None:
         event = {"kind": kind, "time": int(time.time() * 1000), **values}
@@ -53,28 +67,51 @@ class EventWriter:
             text = json.dumps(event, default=json_default)
         except (TypeError, ValueError):  # such as keys that are not text
             text = json_text(event)
-        if len(self._waiting) < MAX_WAITING_BYTES:
-            self._waiting += text.encode() + b"\n"
-        self._write()
+        line = text.encode() + b"\n"
+        if self._waiting_bytes < MAX_WAITING_BYTES:
+            self._waiting.append(line)
+            self._waiting_bytes += len(line)
+        elif not self._has_dropped:
+            self._has_dropped = True
+            _log.warning("%s cannot be written for too long: events are lost", self._path)
+        if time.monotonic() >= self._try_at:
+            self._write()
 
     def sync(self) -> None:
         """Have what was appended outlive the machine, too, as far as the disk allows."""
-        with contextlib.suppress(OSError), self._path.open("rb") as file:
-            os.fsync(file.fileno())
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                os.fsync(self._file.fileno())
 
     @property
     def size(self) -> int:
-        return self._path.stat().st_size + len(self._waiting)
+        return self._path.stat().st_size + self._waiting_bytes
 
     def close(self) -> bool:
         """Write what waits; say whether everything is in the file."""
         self._write()
+        self._forget_file()
         return not self._waiting
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError):  # the disk is full: the next event tries again
-            append_lines(self._path, self._waiting)
-            self._waiting = b""
+        # Kept open: on a network's file system each close is a request to the server.
+        try:
+            self._file = self._file or self._path.open("a+b", buffering=0)
+            while self._waiting:
+                batch = tuple(itertools.islice(self._waiting, BATCH))
+                append_lines(self._file, b"".join(batch))
+                for line in batch:
+                    self._waiting_bytes -= len(line)
+                    self._waiting.popleft()
+        except OSError:  # the disk is full, say
+            self._try_at = time.monotonic() + RETRY_SECONDS
+            self._forget_file()
+
+    def _forget_file(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+        self._file = None
 
 
 def read_chunk(path: Path, start: int, max_bytes: int = 1024 * 1024) -> tuple[list[Event], int]:
@@ -97,7 +134,15 @@ def journal_path(folder: Path) -> Path:
     return folder / TRACKING_FOLDER / JOURNAL_FILE
 
 
-def read_events(folder: Path, kind: str = "") -> list[Event]:
-    """Return the events of a sweep's journal, all of them or those of one kind."""
-    events = [event for event in read_rows(journal_path(folder)) if "kind" in event]
-    return [event for event in events if kind in ("", event["kind"])]
+def iter_events(folder: Path) -> Iterator[Event]:
+    """Yield the events of a sweep's journal, of which only a part is in memory at a time."""
+    path, start, end = journal_path(folder), -1, 0
+    while path.is_file() and end != start:
+        start = end
+        events, end = read_chunk(path, start)
+        yield from events
+
+
+def read_events(folder: Path, kind: str) -> list[Event]:
+    """Return the events of one kind of a sweep's journal."""
+    return [event for event in iter_events(folder) if event["kind"] == kind]

@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ditk_ray.errors import BadConfigError, DitkRayError, Problem, StoreUnreachableError
-from ditk_ray.record.journal import TRACKING_FOLDER, EventWriter, journal_path, read_events
+from ditk_ray.record.journal import (
+    TRACKING_FOLDER,
+    EventWriter,
+    iter_events,
+    journal_path,
+    read_events,
+)
 from ditk_ray.record.record import SweepStatus, TrialState, read_record
 from ditk_ray.tracking.recording import DeliveryState, calm_mlflow
 from ditk_ray.util.locks import HeldError, held, sweep_lock
@@ -70,13 +76,16 @@ def deliver(folder: Path) -> int:
 
 def close_journal(folder: Path) -> None:
     """Write the end of a sweep whose process is gone, unless there is one."""
-    events = read_events(folder)
-    if not events or events[-1]["kind"] == "end":
+    kind, best = "end", ""
+    states: dict[str, str] = {}
+    for event in iter_events(folder):
+        kind = event["kind"]
+        if kind == "progress" and event["best"]:
+            best = event["best"]["trial"]
+        if "trial" in event:
+            states[event["trial"]] = event.get("state") or states.get(event["trial"], "")
+    if kind == "end":
         return
-    bests = [event["best"] for event in events if event["kind"] == "progress" and event["best"]]
-    best = bests[-1]["trial"] if bests else ""
-    known = {event["trial"]: "" for event in events if "trial" in event}
-    states = known | {event["trial"]: event["state"] for event in events if "state" in event}
     finals = {state for state in TrialState if state.is_final}
     unfinished = [trial for trial, state in states.items() if state not in finals]
     try:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.provenance.secrets import mask_text
-from ditk_ray.record.journal import TRACKING_FOLDER, journal_path, read_events
+from ditk_ray.record.journal import TRACKING_FOLDER, iter_events, journal_path
 from ditk_ray.util.files import write_whole
 from ditk_ray.util.locks import locked
 
@@ -176,9 +176,10 @@ def mlflow_page(server: str, place: str = "experiments") -> str:
 
 def read_recording(folder: Path) -> Recording | None:
     """Return how a sweep is recorded, None if it is not."""
-    events = read_events(folder)
-    sweep = next((event for event in reversed(events) if event["kind"] == "sweep"), None)
-    if sweep is None:
+    sweep = last = None
+    for last in iter_events(folder):
+        sweep = last if last["kind"] == "sweep" else sweep
+    if sweep is None or last is None:
         return None
     state = read_state(folder, sweep["uri"])
     size = journal_path(folder).stat().st_size
@@ -190,5 +191,5 @@ def read_recording(folder: Path) -> Recording | None:
         pending=max(0, size - state.offset),
         refused=state.refused,
         error=state.error,
-        is_ended=events[-1]["kind"] == "end",
+        is_ended=last["kind"] == "end",
     )

@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ditk_ray.util.plain import json_text
 
@@ -47,26 +47,26 @@ def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 def append_rows(path: Path, *rows: Mapping[str, Any]) -> None:
     """Add lines to a file, all of them or none; raises OSError."""
-    append_lines(path, "".join(f"{json_text(row)}\n" for row in rows).encode())
+    with path.open("a+b", buffering=0) as file:
+        append_lines(file, "".join(f"{json_text(row)}\n" for row in rows).encode())
 
 
-def append_lines(path: Path, lines: bytes) -> None:
-    """Add whole lines to a file, all of them or none; raises OSError.
+def append_lines(file: BinaryIO, lines: bytes) -> None:
+    """Add whole lines to an unbuffered file, all of them or none; raises OSError.
 
     A line that was cut short before is left to itself.
     """
-    with path.open("a+b", buffering=0) as file:
-        size = file.seek(0, os.SEEK_END)
-        if size:
-            file.seek(size - 1)
-            lines = lines if file.read(1) == b"\n" else b"\n" + lines
-        try:
-            while lines:
-                lines = lines[file.write(lines) :]
-        except OSError:
-            with contextlib.suppress(OSError):
-                file.truncate(size)
-            raise
+    size = file.seek(0, os.SEEK_END)
+    if size:
+        file.seek(size - 1)
+        lines = lines if file.read(1) == b"\n" else b"\n" + lines
+    try:
+        while lines:
+            lines = lines[file.write(lines) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(size)
+        raise
 
 
 def read_rows(path: Path) -> list[Row]:

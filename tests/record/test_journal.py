@@ -94,6 +94,7 @@ def test_while_the_disk_is_full_events_wait_and_none_is_torn(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, usual)
     writer.append("third")
+    assert writer.close()
 
     kinds = [event["kind"] for event in all_of(tmp_path)]
     assert kinds == ["before", "first", "second", "third"]
