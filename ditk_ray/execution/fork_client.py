@@ -27,7 +27,10 @@ from ditk_ray.util.locks import locked
 
 START_SECONDS = 120.0
 SHARED_KEY = "DITK_RAY_FORK_SERVER"
-"""The environment variable by which several sweeps in a row share one server."""
+"""The environment variable by which several sweeps share one server. It has the environment of the
+first of them, and leaves a while after the last one."""
+SHARED_SECONDS = 120.0
+"""How long a shared server waits for the next sweep."""
 _LOG_TAIL = 12
 _LONGEST_FOLDER = 60
 """The path of a Unix socket may have about a hundred characters in all."""
@@ -44,12 +47,14 @@ class ForkClient:
     """
 
     def __init__(self, key: str | None = None) -> None:
+        self._is_shared = key is None and bool(os.environ.get(SHARED_KEY))
         self.key = key or os.environ.get(SHARED_KEY) or uuid.uuid4().hex[:12]
         self._folder = runtime_folder() / self.key
         self._anchor: Connection | None = None
         self._joining = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._is_closed = False
+        self._preloaded: tuple[str, ...] = ()
 
     def __enter__(self) -> ForkClient:
         def join_quietly() -> None:
@@ -61,10 +66,10 @@ class ForkClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the server at once, if it was started here; what it forked continues."""
+        """End the server at once, if it is here for this sweep alone; what it forked continues."""
         self._is_closed = True
         self.leave()
-        if self._server is not None:
+        if self._server is not None and not self._is_shared:
             self._server.terminate()
             self._server.wait()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -76,10 +81,16 @@ class ForkClient:
                 self.leave()  # the server is gone: an anchor is never written to
             if self._anchor is None:
                 self._anchor = self._connect(ANCHOR)
+                self._preload()
 
     def preload(self, modules: Iterable[str]) -> None:
         """Have all later jobs begin with these modules imported, where they can be."""
-        self._connect(PRELOAD + " ".join(modules).encode()).close()
+        self._preloaded += tuple(modules)
+        self._preload()
+
+    def _preload(self) -> None:  # also on a server that takes the place of another
+        if self._preloaded:
+            self._connect(PRELOAD + " ".join(self._preloaded).encode()).close()
 
     def leave(self) -> None:
         if self._anchor is not None:
@@ -123,7 +134,7 @@ class ForkClient:
         log = self._folder / "server.log"
         with log.open("wb") as output:
             self._server = server = subprocess.Popen(
-                [*_SERVER, str(self._socket)],
+                [*_SERVER, str(self._socket), *([str(SHARED_SECONDS)] if self._is_shared else [])],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -7,8 +7,8 @@ milliseconds, shares its memory, and begins with clean global state.
 Each connection to its socket says in its first message what it wants:
 
 - `ANCHOR`: to keep the server alive for as long as the connection is open. A
-  server without anchors leaves after `GRACE_SECONDS`, so that it never outlives
-  its sweep, whatever killed that.
+  server without anchors leaves after a grace period, so that it never outlives
+  its sweep for long, whatever killed that.
 - `PRELOAD` and the names of modules: to import them for all forks to come.
 - anything else is a `Pickled` function to run in a fork, under a guard; the
   connection becomes the fork's own.
@@ -44,10 +44,10 @@ LAZY = ("torch._dynamo",)
 LOCK_NAME = "lock"
 
 
-def serve(listener: socket.socket) -> None:
-    """Answer connections until no anchor has been left for a while."""
+def serve(listener: socket.socket, grace: float) -> None:
+    """Answer connections until no anchor has been left for `grace` seconds."""
     anchors: set[Connection] = set()
-    leave_at = time.monotonic() + GRACE_SECONDS
+    leave_at = time.monotonic() + grace
     while anchors or time.monotonic() < leave_at:
         for ready in wait([listener, *anchors], timeout=1.0):
             if ready is listener:
@@ -56,7 +56,7 @@ def serve(listener: socket.socket) -> None:
             elif isinstance(ready, Connection):  # an anchor only ever closes
                 anchors.discard(ready)
                 ready.close()
-                leave_at = time.monotonic() + GRACE_SECONDS
+                leave_at = time.monotonic() + grace
         _reap()
 
 
@@ -121,8 +121,8 @@ def _preload(modules: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a server on the socket that the only argument names."""
-    (path,) = arguments
+    """Run a server on the socket that the first argument names; the second is its grace period."""
+    path, *grace = arguments
     importlib.import_module(ENGINE)
     _preload(LAZY)
     listener = socket.socket(socket.AF_UNIX)
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str]) -> None:
     listener.bind(f"{path}.new")
     listener.listen(128)
     Path(f"{path}.new").rename(path)
-    serve(listener)
+    serve(listener, float(grace[0]) if grace else GRACE_SECONDS)
     folder = Path(path).parent
     with locked(folder.parent / LOCK_NAME):  # nobody is starting a new one there meanwhile
         shutil.rmtree(folder, ignore_errors=True)

@@ -39,6 +39,9 @@ CONTINUE = b"continue"
 TERM_SECONDS = 2.0
 """How long processes have between SIGTERM and SIGKILL."""
 
+GIVE_UP_SECONDS = 30.0
+"""After which a process that SIGKILL does not end (its driver or file server hangs) is left."""
+
 _TURNS = {PAUSE: signal.SIGSTOP, CONTINUE: signal.SIGCONT}
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -137,14 +140,14 @@ def _obey(connection: Connection, group: int) -> bool:
 
 def _end_all(group: int, status: int | None) -> int:
     """End every process below this one; return the wait status of the group's leader."""
-    deadline = time.monotonic() + TERM_SECONDS
+    begun = time.monotonic()
     number = signal.SIGTERM
-    while True:
+    while time.monotonic() < begun + GIVE_UP_SECONDS:
         for signalled in (number, signal.SIGCONT):  # what stands still hears no SIGTERM
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signalled)
             for pid in _children():
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signalled)
         pause = time.monotonic() + 0.2
         while time.monotonic() < pause:
@@ -156,8 +159,10 @@ def _end_all(group: int, status: int | None) -> int:
                 status = ended
             if not pid:
                 time.sleep(0.005)
-        if time.monotonic() > deadline:
+        if time.monotonic() > begun + TERM_SECONDS:
             number = signal.SIGKILL
+    print(f"processes that cannot be killed: {_children()}", file=sys.stderr, flush=True)
+    return status if status is not None else signal.SIGKILL
 
 
 def _children() -> list[int]:
