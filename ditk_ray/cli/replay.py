@@ -36,7 +36,8 @@ class ReplayTrial(SweepCommand):
             note("its scheduler changed its parameters on the way: the last ones are replayed")
         if trial.attempt and (Path(trial.dir) / CHECKPOINTS_FOLDER).exists():
             note("it was resumed from a checkpoint, and is replayed from the start")
-        note(f"replaying {trial.id} of {record.name}: importing DI-engine (some seconds)")
+        what = f"replaying {trial.id} of {record.name} in a process of this machine"
+        note(f"{what}: importing DI-engine (some seconds)")
 
         def show(number: int, old: dict[str, Any], new: dict[str, Any]) -> None:
             then, now = (show_value(row.get(record.metric)) for row in (old, new))

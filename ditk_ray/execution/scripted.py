@@ -6,6 +6,7 @@ schedulers, records, reports) can be tried with them in milliseconds.
 
 from __future__ import annotations
 
+import functools
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,21 +26,26 @@ from ditk_ray.execution.executor import (
 )
 
 Script = Callable[..., Iterator[Mapping[str, Any]]]
-_MARK = "ditk_ray_scripted"
+_SCRIPT = "ditk_ray_script"
 
 
-def scripted(script: Script | Sequence[Mapping[str, Any]]) -> Script:
-    """Make an entry that a sweep runs without DI-engine.
+def scripted(script: Script | Sequence[Mapping[str, Any]]) -> Callable[..., None]:
+    """Make an entry that a sweep runs without DI-engine; called by itself, it prints the metrics.
 
     `script` is called as `script(config, seed=...)` with the trial's main config, and yields the
     metrics of one evaluation after the other; what it returns are the numbers that the training
     returns. A list stands for itself, whatever the config. Seconds between evaluations are its
     own to sleep.
     """
-    if not callable(script):
-        return scripted(_as_function(script))
-    setattr(script, _MARK, True)
-    return script
+    steps = script if callable(script) else _as_function(script)
+
+    @functools.wraps(steps)
+    def entry(configs: tuple[Any, Any], **arguments: Any) -> None:
+        for row in steps(configs[0], **arguments):
+            print(row)
+
+    setattr(entry, _SCRIPT, steps)
+    return entry
 
 
 def _as_function(rows: Sequence[Mapping[str, Any]]) -> Script:
@@ -49,15 +55,13 @@ def _as_function(rows: Sequence[Mapping[str, Any]]) -> Script:
     return listed
 
 
-def is_scripted(entry: Any) -> bool:
-    return getattr(entry, _MARK, False)
+def script_of(entry: Any) -> Script | None:
+    """Return the script of an entry that `scripted` has made, else None."""
+    return getattr(entry, _SCRIPT, None)
 
 
 class ScriptedTask(Task, Protocol):
     """A task with a script."""
-
-    evaluations: int
-    """How many of them it has behind it."""
 
     def script(self) -> Iterator[Mapping[str, Any]]:
         """Call the script with the task's config."""
@@ -87,7 +91,6 @@ class ScriptedRun(Run):
         self.has_ended = False
         self._log: Path = task.log
         self._number = 0
-        self._behind = task.evaluations
         self._steps = task.script()
         self._has_started = False
 
@@ -99,24 +102,20 @@ class ScriptedRun(Run):
             self._has_started = True
             self._log.parent.mkdir(parents=True, exist_ok=True)
             return Started()
-        try:
-            return self._evaluated()
-        except StopIteration as end:
-            self.has_ended = True
-            return Ended(returned=dict(end.value or {}))
-        except Exception as error:
-            self.has_ended = True
-            with self._log.open("a") as log:
+        with self._log.open("a") as log:
+            try:
+                metrics: Metrics = dict(next(self._steps))
+            except StopIteration as end:
+                self.has_ended = True
+                return Ended(returned=dict(end.value or {}))
+            except Exception as error:
+                self.has_ended = True
                 traceback.print_exc(file=log)
-            return Ended("failed", error=f"{type(error).__name__}: {error}")
+                return Ended("failed", error=f"{type(error).__name__}: {error}")
+            print(metrics, file=log)
+        self._number += 1
+        return Evaluated(self._number, metrics)
 
     def stop(self) -> bool:
         self.has_ended = True
         return True
-
-    def _evaluated(self) -> Evaluated:
-        while True:
-            metrics: Metrics = dict(next(self._steps))
-            self._number += 1
-            if self._number > self._behind:
-                return Evaluated(self._number, metrics)

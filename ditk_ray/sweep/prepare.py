@@ -27,7 +27,7 @@ from ditk_ray.errors import BadConfigError, DitkRayError, Problem
 from ditk_ray.execution.executor import Executor
 from ditk_ray.execution.fork_client import ForkClient
 from ditk_ray.execution.process import ProcessExecutor
-from ditk_ray.execution.scripted import ScriptedExecutor, is_scripted
+from ditk_ray.execution.scripted import ScriptedExecutor, script_of
 from ditk_ray.provenance.secrets import mask_text
 from ditk_ray.ray_cluster.nodes import (
     Node,
@@ -201,7 +201,7 @@ def prepared_sweep(
 def _choose_executor(
     job: JobSpec, options: SweepOptions, identity: str, warm: ForkClient
 ) -> tuple[Executor[SeedTask], SweepOptions]:
-    if is_scripted(job.entry):
+    if script_of(job.entry):
         return ScriptedExecutor(), options
     if job.backend == "dijob":
         dijobs = plan_dijobs(job, options, identity)
@@ -230,7 +230,7 @@ def keep_job(sweep: PreparedSweep) -> None:
 
 
 def _check_config(job: JobSpec, space: SearchSpace, warm: ForkClient) -> EngineConfig:
-    if is_scripted(job.entry):
+    if script_of(job.entry):
         return job.config
     warm.join()
     warm.preload(training_modules(job.config, job.entry))

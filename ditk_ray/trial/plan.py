@@ -14,6 +14,7 @@ from ditk_ray.config.engine_config import EngineConfig
 from ditk_ray.config.job_spec import JobSpec
 from ditk_ray.execution.executor import Executor
 from ditk_ray.execution.guard import Channel
+from ditk_ray.execution.scripted import script_of
 from ditk_ray.trial.reports import LOG_FILE
 from ditk_ray.util.python_file import FILE_MODULE_PREFIX
 
@@ -103,8 +104,6 @@ class SeedTask:
         train(self, channel)
 
     def script(self) -> Iterator[Mapping[str, Any]]:
-        assert callable(self.call.entry)
-        steps: Iterator[Mapping[str, Any]] = self.call.entry(
-            EasyDict(self.config.main), **self.call.arguments
-        )
-        return iter(steps)
+        script = script_of(self.call.entry)
+        assert script is not None, "it is run by an executor of scripts"
+        return script(EasyDict(self.config.main), **self.call.arguments)

@@ -1,15 +1,17 @@
 """What holds of every executor: each test runs over all of them.
 
-A new executor is one more `...Ground` class, and its line in `GROUNDS`.
+A new executor is one more `...Ground` class in `GROUNDS`.
 """
 
 from __future__ import annotations
 
+import json
+import pickle
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,14 +53,23 @@ GRACE = 5.0
 class Ground(ABC):
     """An executor, and tasks for it that do as they are told."""
 
+    marks: tuple[Any, ...] = ()
     executor: Executor[Any]
-    can_resume = True
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path, fixture: Callable[[str], Any]) -> Iterator[Ground]:
+        """Hold what the executor needs; `fixture` returns those of pytest by name."""
+        yield cls(folder)
+
     def task(self, name: str, **changes: Any) -> SeedTask:
-        """Return a task: `three` evaluates so often, `fails` after one, `endless` goes on."""
+        """Return a task: `three` evaluates so often, `fails` after one, `endless` never ends.
+
+        `stubborn` does not end either, not when it is asked to, with a child that is like it.
+        """
         call = EntryCall(self.entry(name), {})
         task = SeedTask(self.config(), call, self.folder / "attempt_0", trial=name, title=name)
         return replace(task, **changes)
@@ -78,6 +89,10 @@ class Ground(ABC):
         """Return all that a task has printed."""
         return str(task.log.read_text())
 
+    def error_of(self, end: Ended, events: list[Event]) -> str:
+        """Return the words by which a run has said why it failed."""
+        return end.error
+
     @abstractmethod
     def left(self) -> list[Any]:
         """Return what is left of all runs."""
@@ -87,7 +102,7 @@ class ScriptedGround(Ground):
     executor = ScriptedExecutor()
 
     def entry(self, name: str) -> Any:
-        return scripted({"three": three, "fails": fails, "endless": endless}[name])
+        return scripted({"three": three, "fails": fails}.get(name, endless))
 
     def left(self) -> list[Any]:
         return []
@@ -115,9 +130,14 @@ def endless(config: Any) -> Iterator[Mapping[str, Any]]:
 
 
 class ProcessGround(Ground):
-    def __init__(self, folder: Path, warm: Any) -> None:
-        super().__init__(folder)
-        self.executor = ProcessExecutor(warm.key)
+    marks = (pytest.mark.engine,)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path, fixture: Callable[[str], Any]) -> Iterator[Ground]:
+        ground = cls(folder)
+        ground.executor = ProcessExecutor(fixture("warm").key)
+        yield ground
 
     def config(self) -> EngineConfig:
         return load_engine_config(experiments.CARTPOLE)
@@ -130,8 +150,22 @@ class ProcessGround(Ground):
 
 
 class DijobGround(Ground):
+    marks = (pytest.mark.kube, pytest.mark.ray)
     executor: DijobExecutor
-    can_resume = False
+
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path, fixture: Callable[[str], Any]) -> Iterator[Ground]:
+        from ditk_ray.ray_cluster.session import remote_ray  # imports Ray
+
+        kube, namespace = fixture("kube"), fixture("namespace")
+        ground = cls(folder, kube, namespace)
+        with (
+            StandInCluster(kube, namespace, folder / "stand_in", cls.played),
+            remote_ray(fixture("ray_address")),
+            ground.executor.serve(print),
+        ):
+            yield ground
 
     def __init__(self, folder: Path, kube: Any, namespace: str) -> None:
         super().__init__(folder)
@@ -167,19 +201,28 @@ class DijobGround(Ground):
 class CommandGround(Ground):
     """Commands have no evaluations: they print, and their numbers stand for those."""
 
-    can_resume = False
-
-    def __init__(self, folder: Path, held: int) -> None:
-        super().__init__(folder)
-        self.executor = CommandExecutor(held)
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path, fixture: Callable[[str], Any]) -> Iterator[Ground]:
+        ground = cls(folder)
+        with (folder / "held").open("w") as held:
+            ground.executor = CommandExecutor(held.fileno())
+            yield ground
 
     def task(self, name: str, **changes: Any) -> Any:
         return CommandTask([sys.executable, "-uc", self.entry(name)], str(self.folder), {})
 
     def entry(self, name: str) -> str:
-        count = {"three": "range(1, 4)", "fails": "[1]", "endless": "itertools.count(1)"}[name]
+        count = {"three": "range(1, 4)", "fails": "[1]"}.get(name, "itertools.count(1)")
         text = f"import itertools, time\nfor n in {count}:\n    print(n)\n    time.sleep(0.05)\n"
+        if name == "stubborn":
+            deaf = "import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nos.fork()\n"
+            return deaf + text
         return text + ('raise ValueError("no such luck")' if name == "fails" else "")
+
+    def error_of(self, end: Ended, events: list[Event]) -> str:
+        assert end.exit_code == 1
+        return self.log_of(None, events)
 
     def numbers(self, events: list[Event]) -> list[int]:
         printed = b"".join(event.data for event in events if isinstance(event, Printed))
@@ -192,38 +235,13 @@ class CommandGround(Ground):
         return list(processes_in(self.folder))
 
 
-GROUNDS = (
-    "scripted",
-    "command",
-    pytest.param("process", marks=pytest.mark.engine),
-    pytest.param("dijob", marks=[pytest.mark.kube, pytest.mark.ray]),
-)
+GROUNDS = (ScriptedGround, CommandGround, ProcessGround, DijobGround)
 
 
-@pytest.fixture(params=GROUNDS)
+@pytest.fixture(params=[pytest.param(one, marks=one.marks, id=one.__name__) for one in GROUNDS])
 def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
-    def given(name: str) -> Any:
-        return request.getfixturevalue(name)
-
-    if request.param == "scripted":
-        yield ScriptedGround(tmp_path)
-    elif request.param == "command":
-        with (tmp_path / "held").open("w") as held:
-            yield CommandGround(tmp_path, held.fileno())
-    elif request.param == "process":
-        yield ProcessGround(tmp_path, given("warm"))
-    else:
-        from ditk_ray.ray_cluster.session import remote_ray  # imports Ray
-
-        kube, namespace = given("kube"), given("namespace")
-        ground = DijobGround(tmp_path, kube, namespace)
-        with ExitStack() as stack:
-            stack.enter_context(
-                StandInCluster(kube, namespace, tmp_path / "stand_in", DijobGround.played)
-            )
-            stack.enter_context(remote_ray(given("ray_address")))
-            stack.enter_context(ground.executor.serve(print))
-            yield ground
+    with request.param.opened(tmp_path, request.getfixturevalue) as opened:
+        yield opened
 
 
 def all_events(ground: Ground, run: Run) -> list[Event]:
@@ -257,6 +275,7 @@ def test_a_crash_is_an_error_after_what_was_reported_and_the_log_has_its_cause(g
     assert isinstance(end, Ended)
     assert (end.kind, end.failure) == ("failed", "bug")
     assert ground.numbers(events) == [1]
+    assert "ValueError: no such luck" in ground.error_of(end, events)
     assert run.stop()
     assert "ValueError: no such luck" in ground.log_of(task, events)
     wait_until(lambda: not ground.left(), 30, f"all to be gone: {ground.left()}")
@@ -270,8 +289,9 @@ def test_nothing_follows_the_end(ground):
     assert run.stop()
 
 
-def test_a_run_is_stopped_within_its_grace_and_leaves_nothing(ground):
-    run = ground.executor.start(ground.task("endless"))
+@pytest.mark.parametrize("name", ["endless", "stubborn"])
+def test_a_run_is_stopped_within_its_grace_and_leaves_nothing(ground, name):
+    run = ground.executor.start(ground.task(name))
     until_evaluated(ground, run)
     begun = time.monotonic()
     assert run.stop()
@@ -291,8 +311,7 @@ def test_several_runs_are_listened_to_at_once(ground):
 
 
 def test_a_run_that_resumes_counts_on(ground):
-    if not ground.can_resume:  # so nobody asks it to
-        assert not ground.executor.restores
+    if not ground.executor.restores:  # nobody asks it to
         return
     run = ground.executor.start(ground.task("endless", evaluations=2))
     assert until_evaluated(ground, run) == 3
@@ -307,9 +326,10 @@ def test_a_run_that_outlives_its_owner_is_found_again_by_its_handle(ground):
         return
     first = ground.executor.start(task)
     until_evaluated(ground, first)
-    again = ground.executor.adopt(task, first.handle, may_start=False)
+    elsewhere = pickle.loads(pickle.dumps(ground.executor))  # as another process has it
+    again = elsewhere.adopt(task, json.loads(json.dumps(first.handle)), may_start=False)
     assert again is not None
-    assert ground.numbers(all_events(ground, again)) == [1, 2, 3]
+    assert ground.numbers(list(follow(elsewhere, again))) == [1, 2, 3]
     again.stop()
     gone = ground.task("three", attempt=7)
-    assert ground.executor.adopt(gone, ground.executor.handle_of(gone), may_start=False) is None
+    assert elsewhere.adopt(gone, elsewhere.handle_of(gone), may_start=False) is None
