@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -37,6 +38,7 @@ _STAYING: Mapping[Kept, Sequence[str]] = {
     "failed": (jobs.FAILED,),
     "all": (jobs.SUCCEEDED, jobs.FAILED),
 }
+_DELETED_AT_ONCE = 16
 _REFUSED_SECONDS = 30.0
 _LOOK_SECONDS = 0.5
 _LONGEST_PAUSE = 5.0
@@ -249,21 +251,14 @@ class BackgroundRequests:
     def _run(self) -> None:
         backoff = Backoff(longest=_LONGEST_PAUSE)
         pause = 0.0
+        # The sign of life first: without it others may take the jobs for left over.
+        steps = (self._beat, self._tick, self._delete_all, self._look_for_pods, self._warn)
         while self._waited(pause):
-            try:
-                for job in self._jobs():
-                    job.tick()
-                self._look_for_pods()
-                self._delete_all()
-                self._warn()
-                self._beat()
+            done = [_is_done(step) for step in steps]
+            if all(done):
                 backoff.reset()
                 pause = 0.0
-            except KubeUnreachableError as error:
-                _log.debug("%s", error)
-                pause = backoff.pause()
-            except Exception:
-                _log.exception("something could not be done in the background")
+            else:
                 pause = backoff.pause()
 
     def _waited(self, pause: float) -> bool:
@@ -282,6 +277,10 @@ class BackgroundRequests:
     def _postpone(self, what: str, seconds: float) -> None:
         self._not_before[what] = time.monotonic() + seconds
 
+    def _tick(self) -> None:
+        for job in self._jobs():
+            job.tick()
+
     def _look_for_pods(self) -> None:
         """Tell jobs their pods. A list that is refused says nothing: it is asked for again."""
         for job in self._jobs():
@@ -295,15 +294,22 @@ class BackgroundRequests:
                 job.take_pods(pods, before)
 
     def _delete_all(self) -> None:
-        for name, uid in list(self._deletions.items()):
-            if not self._is_due(f"delete {name}") or self._is_closed:
-                continue
-            if _unless_refused(partial(self._delete, name, uid)) is None:
-                self._postpone(f"delete {name}", _REFUSED_SECONDS)
-                continue
-            with self._changed:
-                del self._deletions[name]
-                self._changed.notify_all()
+        with self._changed:
+            due = {k: uid for k, uid in self._deletions.items() if self._is_due(f"delete {k}")}
+        if due:  # several at a time: Ctrl-C may have to delete a thousand
+            with ThreadPoolExecutor(_DELETED_AT_ONCE) as pool:
+                for done in [pool.submit(self._delete_one, *item) for item in due.items()]:
+                    done.result()
+
+    def _delete_one(self, name: str, uid: str | None) -> None:
+        if self._is_closed:
+            return
+        if _unless_refused(partial(self._delete, name, uid)) is None:
+            self._postpone(f"delete {name}", _REFUSED_SECONDS)
+            return
+        with self._changed:
+            del self._deletions[name]
+            self._changed.notify_all()
 
     def _delete(self, name: str, uid: str | None) -> bool:
         # It may be gone, or another may have its name by now.
@@ -325,6 +331,18 @@ class BackgroundRequests:
         if self._is_due("beat"):
             _unless_refused(self._heartbeat.beat)
             self._postpone("beat", BEAT_SECONDS)
+
+
+def _is_done(step: Callable[[], None]) -> bool:
+    try:
+        step()
+    except KubeUnreachableError as error:
+        _log.debug("%s", error)
+        return False
+    except Exception:
+        _log.exception("something could not be done in the background")
+        return False
+    return True
 
 
 def _unless_refused(request: Callable[[], Answer]) -> Answer | None:

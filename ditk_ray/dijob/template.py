@@ -88,7 +88,7 @@ def parse_template(text: str, source: str) -> DijobTemplate:
     """Read a template from its text; `source` is what it is called in errors."""
     try:
         documents = [item for item in yaml.safe_load_all(text) if item is not None]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # of an impossible date, say
         raise BadConfigError(Problem(source, f"is not YAML: {error}")) from error
     raise_problems(source, _kind_problems(documents))
     by_kind = {item["kind"]: item for item in documents}

@@ -88,7 +88,10 @@ class FollowedPod:
         is_over = self.has_reader or self._is_stopped or self.is_gone
         if not is_over and has_log(manifest):
             self.has_reader = True
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:  # too many threads: the pod's next state tries again
+                self.has_reader = False
 
     def gone(self) -> None:
         """Note that it is deleted: a stream that is open may still be read, no other."""

@@ -129,6 +129,8 @@ async def _relay(
             sending = asyncio.create_task(send())
             try:
                 async for message in pod:
+                    if message.type is aiohttp.WSMsgType.ERROR:
+                        return str(message.data)
                     channel, data = message.data[:1], message.data[1:]
                     skipped = min(to_skip.get(channel, 0), len(data))
                     to_skip[channel] = to_skip.get(channel, 0) - skipped
@@ -154,8 +156,14 @@ async def _end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 def _listen(port: int) -> socket.socket:
     for number in [*range(port, min(port + _PORTS_TRIED, 65536)), 0]:
-        with contextlib.suppress(OSError):  # it is taken, or for root alone
+        try:
             return socket.create_server((LOOPBACK, number))
+        except PermissionError as error:
+            raise BadConfigError(
+                Problem(f"port {port}", "is for root alone", "choose one from 1024 on")
+            ) from error
+        except OSError:  # it is taken
+            continue
     raise BadConfigError(Problem(f"port {port}", "no port of this machine is free"))
 
 

@@ -22,7 +22,7 @@ def read_yaml(text: str) -> Any:
     """Return what a document holds, which may be JSON; raises ValueError if it is neither."""
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # of an impossible date, say
         raise ValueError(" ".join(str(error).split())) from None
 
 

@@ -158,3 +158,8 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(BadConfigError, match="cannot be read"):
         read_template(tmp_path / "job.yaml")
+
+
+def test_a_date_that_no_calendar_has_is_not_yaml():
+    with pytest.raises(BadConfigError, match="is not YAML: day is out of range"):
+        parse_template("built: 2026-02-30\n", "job.yaml")
