@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ditk_ray.cli.flags import Command, Format, Parser, format_option
 from ditk_ray.cli.output import note, print_items, print_table, print_value, short_path
 from ditk_ray.cli.views import build_display, print_sweep
 from ditk_ray.config.engine_config import entry_name
+from ditk_ray.config.job_cfg import JobCfg
 from ditk_ray.config.job_files import find_job, list_jobs, load_job
-from ditk_ray.config.options import SweepOptions, option, options_of, positive, require_sweep_name
+from ditk_ray.config.options import SEE, SweepOptions, option, options_of, require_sweep_name
 from ditk_ray.config.terms import show_description, show_objectives
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.execution.fork_client import ForkClient
@@ -29,47 +30,34 @@ if TYPE_CHECKING:  # they import Ray
 
 _WHAT = "what to run"
 _WHERE = "where to run it"
-_DIJOBS = "to run trials as DIJobs on Kubernetes"
-_SEE = "what to see"
+
+
+def _job_options() -> Any:
+    """Return a class with the options of a `JobCfg`, each of which is None unless it is given."""
+    made = []
+    for one in fields(JobCfg):
+        if one.metadata:
+            known = JobCfg.__pydantic_fields__[one.name]  # type: ignore[attr-defined]
+            text = f"{known.description} ".replace("\n", " ").partition(". ")[0]
+            shown = option(**{**one.metadata, "help": text[0].lower() + text[1:]})
+            made.append((one.name, known.annotation, shown))
+    return make_dataclass("JobOptions", made, frozen=True, kw_only=True)
+
+
+_JobOptions: Any = _job_options()
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobChanges:
-    """What is changed in a JobCfg, by the names of its attributes."""
+class JobChanges(_JobOptions):
+    """What is changed in a JobCfg: its options, single values and settings."""
 
-    backend: Literal["serial", "dijob"] | None = option("(default: serial)", group=_DIJOBS)
-    dijob_template: Path | None = option(
-        "the YAML of a DIJob to make trials of", group=_DIJOBS, metavar="FILE"
-    )
-    num_samples: int | None = option(metavar="N", parse=positive)
-    metric: str | None = option("what is optimised", metavar="NAME[,NAME]")
-    mode: str | None = option("for all metrics, or for each", metavar="max|min[,max|min]")
-    seeds: int | None = option(
-        "run each trial on N seeds", flags=["--repeat_run_count"], metavar="N", parse=positive
-    )
-    seeds_aggregate: Literal["mean", "median", "worst", "iqm"] | None = option(
-        "what a trial's score is of its seeds' scores (iqm: the interquartile mean)"
-    )
     set: tuple[str, ...] = option(
         "set a value of the config in all trials (+PATH=VALUE adds a new key; repeatable)",
         (),
         metavar="PATH=VALUE",
     )
-    searcher: str | None = option("what chooses the trials", metavar="NAME")
-    searcher_opt: tuple[str, ...] = option("a setting of it", (), metavar="NAME=VALUE")
-    scheduler: str | None = option("what ends or changes running trials", metavar="NAME")
-    scheduler_opt: tuple[str, ...] = option("a setting of it", (), metavar="NAME=VALUE")
-    warm_start: str | None = option(
-        "an earlier sweep that the searcher learns from", metavar="SWEEP"
-    )
-    stopper: str | None = option(
-        "end trials early, e.g. 'eval_value>=195 or plateau(eval_value, 5)', "
-        "or the sweep: 'sweep.time>=2h'",
-        metavar="RULE|CLASS",
-    )
-    progress_reporter: str | None = option(
-        "(default: auto)", group=_SEE, metavar="auto|live|plain|none|CLASS"
-    )
+    searcher_opt: tuple[str, ...] = option("a setting of the searcher", (), metavar="NAME=VALUE")
+    scheduler_opt: tuple[str, ...] = option("a setting of the scheduler", (), metavar="NAME=VALUE")
 
     def as_attributes(self) -> dict[str, Any]:
         """Return the attributes that are given; raises `BadConfigError`."""
@@ -108,7 +96,7 @@ class Tune(Command):
         group=_WHERE,
     )
     changes: JobChanges = options_of(JobChanges, group="what to change in the JobCfg")
-    format: Format = format_option("of what is printed at the end", group=_SEE)
+    format: Format = format_option("of what is printed at the end", group=SEE)
 
     @property
     def is_listing(self) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import ConfigDict, NonNegativeInt, PositiveInt
+from pydantic.dataclasses import dataclass
 
 from ditk_ray.config.engine_config import ConfigRef
+from ditk_ray.config.options import DIJOBS, SEE, option, positive
+from ditk_ray.config.terms import Aggregate
 
 
 class _Default(dict[str, Any]):
@@ -20,13 +22,16 @@ class _Default(dict[str, Any]):
         return id(self)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(
+    frozen=True, kw_only=True, config=ConfigDict(use_attribute_docstrings=True, defer_build=True)
+)
 class JobCfg:
     """A sweep over a DI-engine experiment, written as plain class attributes.
 
     Subclass it and set what differs. It is never instantiated: the class itself
     is checked as a whole when it is loaded, and all mistakes are listed at once.
-    Attributes that are not listed here have to start with an underscore.
+    Attributes that are not listed here have to start with an underscore. What is an
+    `option` here may be changed on the command line: the first sentence is its help.
     """
 
     config: ConfigRef
@@ -49,14 +54,14 @@ class JobCfg:
     create_space: Mapping[str, Any] = _Default()
     """What varies in `create_config`."""
 
-    metric: str | Sequence[str] = "eval_value"
-    """What is optimised; of several, as in `["eval_value", "time"]`, the first chooses the
+    metric: str | Sequence[str] = option(default="eval_value", metavar="NAME[,NAME]")
+    """What is optimised. Of several, as in `["eval_value", "time"]`, the first chooses the
     best trial, and all of them the Pareto set."""
 
-    mode: str | Sequence[str] = "max"
-    """`max` or `min`; for several metrics one that counts for all, or one for each."""
+    mode: str | Sequence[str] = option(default="max", metavar="max|min[,max|min]")
+    """For all metrics, or for each."""
 
-    num_samples: PositiveInt = 1
+    num_samples: PositiveInt = option(default=1, metavar="N", parse=positive)
     """How many times the space is drawn from (a grid is gone through each time)."""
 
     max_env_step: PositiveInt | None = None
@@ -74,16 +79,17 @@ class JobCfg:
     max_concurrent: PositiveInt | None = None
     """How many trials run at once at most; by default as many as fit."""
 
-    seeds: int | Sequence[int] = 1
-    """On how many seeds, or on which, each configuration is run."""
+    seeds: int | Sequence[int] = option(
+        default=1, flags=["--repeat_run_count"], metavar="N", parse=positive
+    )
+    """On how many seeds each trial is run. A list says on which."""
 
-    seeds_aggregate: str = "mean"
-    """What a trial's score is of the scores of its seeds: `mean`, `median`, `worst`, or `iqm`,
-    the interquartile mean."""
+    seeds_aggregate: Aggregate = option(default="mean")
+    """What a trial's score is of its seeds' scores (`iqm`: the interquartile mean)."""
 
-    searcher: Any = None
-    """Chooses the trials: a name that `ditk-ray tune --list_searchers` shows, or a Ray Tune
-    `Searcher`; by default the space is drawn from at random."""
+    searcher: Any = option(metavar="NAME")
+    """What chooses the trials. A name that `ditk-ray tune --list_searchers` shows, or a Ray
+    Tune `Searcher`; by default the space is drawn from at random."""
 
     searcher_options: Mapping[str, Any] = _Default()
     """Settings of a searcher that is given by name."""
@@ -92,31 +98,32 @@ class JobCfg:
     """Points of the space to begin with, nested or dotted as the space is. What a point
     leaves out is drawn."""
 
-    warm_start: str | None = None
+    warm_start: str | None = option(metavar="SWEEP")
     """An earlier sweep, by name or folder, that the searcher learns from."""
 
-    scheduler: Any = None
-    """Ends, pauses or changes running trials: a name that `ditk-ray tune --list_schedulers`
-    shows, or a Ray Tune `TrialScheduler`; by default every trial runs to its end."""
+    scheduler: Any = option(metavar="NAME")
+    """What ends, pauses or changes running trials. A name that `ditk-ray tune
+    --list_schedulers` shows, or a Ray Tune `TrialScheduler`; by default every trial runs to
+    its end."""
 
     scheduler_options: Mapping[str, Any] = _Default()
     """Settings of a scheduler that is given by name."""
 
-    stopper: Any = None
-    """Ends trials, or the sweep, early: a rule such as `"eval_value>=195"`,
-    `"plateau(eval_value, 5) and env_step>=1e4"` or `"sweep.time>=2h"`, a dict, a Ray Tune
-    `Stopper`, a function of `(trial_id, result)`; a list of them, of which each is enough,
-    or what `ditk_ray.any_of` and `ditk_ray.all_of` put together."""
+    stopper: Any = option(metavar="RULE|CLASS")
+    """Ends trials early, such as 'eval_value>=195 or plateau(eval_value, 5)', or the sweep:
+    'sweep.time>=2h'. A rule, a dict, a Ray Tune `Stopper`, a function of `(trial_id,
+    result)`; a list of them, of which each is enough, or what `ditk_ray.any_of` and
+    `ditk_ray.all_of` put together."""
 
-    progress_reporter: Any = "auto"
-    """`auto`, `live`, `plain`, `none`, or a Ray Tune `ProgressReporter`."""
+    progress_reporter: Any = option(default="auto", metavar="auto|live|plain|none|CLASS", group=SEE)
+    """What shows the progress. A class is a Ray Tune `ProgressReporter`."""
 
-    backend: Literal["serial", "dijob"] = "serial"
-    """Where trials run: `serial`, in processes of Ray's nodes, or `dijob`, on Kubernetes."""
+    backend: Literal["serial", "dijob"] = option(default="serial", group=DIJOBS)
+    """Where trials run: in processes of Ray's nodes (`serial`), or as DIJobs (`dijob`)."""
 
-    dijob_template: str | Path | None = None
-    """For `dijob`: a YAML file with a DIJob and, if it likes, a ConfigMap (relative to this
-    file)."""
+    dijob_template: Path | str | None = option(metavar="FILE", group=DIJOBS)
+    """The YAML of a DIJob to make trials of. It may have a ConfigMap, too; its path is
+    relative to this file."""
 
     task_resources: Mapping[str, Mapping[str, Any]] = _Default()
     """For `dijob`: the resources of single tasks, by their names; those that are not named

@@ -90,7 +90,6 @@ class JobSpec(JobCfg):
     has_own_resources: bool
     """Whether the user has set `resources`."""
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds)]
-    seeds_aggregate: Annotated[str, _one_of("mean", "median", "worst", "iqm")]
     searcher: str | Searcher | None
     known_points: Annotated[tuple[Any, ...], Field(strict=False)]
     scheduler: str | TrialScheduler | None

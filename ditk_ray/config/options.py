@@ -139,7 +139,8 @@ class RaySettings:
         return self.run_mode
 
 
-_DIJOBS = "to run trials as DIJobs on Kubernetes"
+DIJOBS = "to run trials as DIJobs on Kubernetes"
+SEE = "what to see"
 _RECORD = "how to record it in MLflow"
 
 
@@ -157,12 +158,12 @@ class SweepOptions(RaySettings):
         metavar="DIR",
     )
     name: str | None = option("the sweep's name (default: the class and the time)")
-    kube: KubeSettings = options_of(KubeSettings, group=_DIJOBS)
+    kube: KubeSettings = options_of(KubeSettings, group=DIJOBS)
     keep_dijobs: Literal["none", "failed", "all"] = option(
         "leave no jobs in the cluster that have ended, those that failed, or all "
         "(default: none; their logs are kept in any case)",
         "none",
-        group=_DIJOBS,
+        group=DIJOBS,
     )
     mlflow_uri: str | None = option(
         "a server or a database, or none (default: MLFLOW_TRACKING_URI, else a store of "

@@ -9,13 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.util.suggest import did_you_mean
 
 Mode = Literal["max", "min"]
-MODES = ("max", "min")
+MODES = get_args(Mode)
+Aggregate = Literal["mean", "median", "worst", "iqm"]
+"""What a trial's score may be of those of its seeds."""
 
 DEFAULT_RETRIES: Mapping[str, int] = MappingProxyType(
     {"bug": 0, "out_of_memory": 1, "stall": 2, "lost": 10, "disk_full": 5, "not_started": 1}

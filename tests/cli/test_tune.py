@@ -5,11 +5,14 @@ import os
 import pty
 import signal
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from ditk_ray import JobCfg
 from ditk_ray.cli.main import main
+from ditk_ray.cli.tune import JobChanges
 from ditk_ray.execution.fork_client import SHARED_KEY
 from tests.inline import DITK_RAY
 from tests.processes import PATIENCE, processes_in, wait_until
@@ -55,6 +58,20 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert "Traceback" not in err
     assert len(err.splitlines()) < 25
     return err
+
+
+def test_a_flag_of_the_job_is_made_of_its_field(capsys):
+    with pytest.raises(SystemExit):
+        main(["tune", "--help"])
+    help = " ".join(capsys.readouterr().out.split())
+
+    assert "--metric NAME[,NAME] what is optimised --mode" in help
+    assert "--num_samples N how many times the space is drawn from (a grid" in help
+    assert "--seeds_aggregate {mean,median,worst,iqm} what a trial's score is of" in help
+    assert "--backend {serial,dijob} where trials run: in processes" in help
+    changes = JobChanges()
+    assert {field.name for field in fields(JobCfg) if field.metadata} < set(vars(changes))
+    assert changes.as_attributes() == {"set": {}, "searcher_opt": {}, "scheduler_opt": {}}
 
 
 def test_a_missing_file_lists_those_that_are_there(capsys, jobs):

@@ -211,7 +211,7 @@ def test_wrong_seeds_are_refused(given, message):
 @pytest.mark.parametrize("how", ["mean", "median", "worst", "iqm"])
 def test_seeds_are_aggregated_in_a_known_way(how):
     assert checked(seeds_aggregate=how).seeds_aggregate == how
-    assert "did you mean 'median'" in problem(seeds_aggregate="medain").what
+    assert repr(how) in problem(seeds_aggregate="medain").what
 
 
 def test_retries_are_laid_over_the_defaults():
