@@ -16,7 +16,7 @@ from ditk_ray.cli.servers import Address, ServerCommand, open_page
 from ditk_ray.config.options import option
 from ditk_ray.errors import BadConfigError, DitkRayError, Problem
 from ditk_ray.record.record import read_record
-from ditk_ray.record.sweep_folder import find_sweep, look_at, sweep_to_type
+from ditk_ray.record.sweep_folder import TRIAL_PREFIX, find_sweep, look_at, sweep_to_type
 from ditk_ray.record.trial_folder import attempts, event_folders
 from ditk_ray.tracking import recording as records
 from ditk_ray.tracking.recording import Recording, read_recording
@@ -170,7 +170,7 @@ def link_events(links: Path, sweep: Path, all_attempts: bool = False) -> int:
     """
     wanted = {
         "/".join(filter(None, [trial.name, place])): target.resolve()
-        for trial in sorted(sweep.glob("trial_*"))
+        for trial in sorted(sweep.glob(f"{TRIAL_PREFIX}*"))
         for place, target in _events_of(trial, all_attempts).items()
     }
     known = {link for link in links.rglob("*") if link.is_symlink()}

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self, get_args, get_origin
 
-from ditk_ray.config.options import KubeSettings, default_storage, option, options_of
+from ditk_ray.config.options import KubeSettings, StorageSettings, option, options_of
 
 
 class Parser(argparse.ArgumentParser):
@@ -252,12 +252,8 @@ def _with_underscores(argument: str) -> str:
     return "--" + flag[2:].replace("-", "_") + equals + value
 
 
-class StorageCommand(Command):
+class StorageCommand(StorageSettings, Command):
     """A command about sweeps."""
-
-    storage_path: Path = option(
-        "where sweeps are kept (default: %(default)s)", factory=default_storage, metavar="DIR"
-    )
 
 
 class SweepCommand(StorageCommand):

@@ -12,7 +12,7 @@ from ditk_ray.cli.output import note
 from ditk_ray.config.options import option, positive
 from ditk_ray.errors import BadConfigError, DitkRayError, Problem
 from ditk_ray.record.record import SweepRecord, TrialRecord
-from ditk_ray.record.sweep_folder import find_sweep, find_trial, look_at
+from ditk_ray.record.sweep_folder import BEST, TRIAL_PREFIX, find_sweep, find_trial, look_at
 from ditk_ray.record.trial_folder import Piece, TrialLogs, attempts
 
 _POLL_SECONDS = 0.5
@@ -82,8 +82,8 @@ def _find_or_await(folder: Path, given: str, is_patient: bool) -> TrialRecord:
     note_once = cache(note)
     while True:
         seen = look_at(folder)
-        number = given.removeprefix("trial_")
-        may_come = given == "best" or (number.isdecimal() and int(number) < seen.total)
+        number = given.removeprefix(TRIAL_PREFIX)
+        may_come = given == BEST or (number.isdecimal() and int(number) < seen.total)
         try:
             return find_trial(seen.record, given)
         except BadConfigError:

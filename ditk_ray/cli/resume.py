@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ditk_ray.cli.flags import Format, SweepCommand, format_option
 from ditk_ray.cli.output import note
 from ditk_ray.cli.tune import Tune, finish, read_sweep, show_sweep
-from ditk_ray.config.job_files import REPORTERS, JobEntry
+from ditk_ray.config.job_files import JobEntry
 from ditk_ray.config.options import option, positive, require_sweep_name, seconds
+from ditk_ray.config.terms import REPORTERS, Reporter
 from ditk_ray.errors import BadConfigError, NothingLeftError, Problem
 from ditk_ray.execution.fork_client import ForkClient
 from ditk_ray.ray_cluster.session import quiet_ray
 from ditk_ray.record.record import RECORD_FILE, SweepRecord, SweepStatus, read_record
-from ditk_ray.record.sweep_folder import find_sweep, sweep_to_type
+from ditk_ray.record.sweep_folder import TRIAL_PREFIX, find_sweep, sweep_to_type
 from ditk_ray.sweep.trials import STATE_FOLDER
 from ditk_ray.util.locks import LOCK_FILE, is_running, wait_until_free
 from ditk_ray.util.units import show_seconds
@@ -42,9 +43,7 @@ class Resume(SweepCommand):
     ray_address: str | None = option("a cluster (default: as before)", metavar="HOST:PORT")
     kubeconfig: Path | None = option("of DIJobs (default: as before)", metavar="FILE")
     context: str | None = option("of DIJobs (default: as before)", metavar="NAME")
-    progress_reporter: Literal["auto", "live", "plain", "none"] | None = option(
-        "(default: as before)"
-    )
+    progress_reporter: Reporter | None = option("(default: as before)")
     format: Format = format_option()
     num_samples: int | None = None
     max_time: float | None = None
@@ -187,7 +186,7 @@ def _put_aside(folder: Path) -> None:
     left for `tune` to refuse.
     """
     is_sweep = any((folder / name).exists() for name in (LOCK_FILE, STATE_FOLDER))
-    if not is_sweep or any(folder.glob("trial_*")) or is_running(folder):
+    if not is_sweep or any(folder.glob(f"{TRIAL_PREFIX}*")) or is_running(folder):
         return
     number = 1
     while (aside := folder.with_name(f"{folder.name}.unbegun_{number}")).exists():

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ditk_ray.config.terms import REPORTERS
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.util.python_file import load_python_file
 from ditk_ray.util.suggest import did_you_mean
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from ditk_ray.config.job_spec import JobSpec
 
 JOB_FOLDER = "job_cfgs"
-REPORTERS = ("auto", "live", "plain", "none")
-"""The progress displays that have a name; others are classes of the user's."""
-
 _WORDS = {"stopper": ("nan",), "progress_reporter": REPORTERS}
 """What names no class: a display, and the only rule that is a single word."""
 

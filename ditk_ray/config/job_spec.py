@@ -32,22 +32,18 @@ from ditk_ray.config.engine_config import (
     load_engine_config,
 )
 from ditk_ray.config.job_cfg import JobCfg
-from ditk_ray.config.job_files import REPORTERS
 from ditk_ray.config.resources import TrialResources, parse_resources
 from ditk_ray.config.space import SearchSpace, build_space
-from ditk_ray.config.terms import Mode, Objective, parse_objectives, parse_retries
+from ditk_ray.config.terms import REPORTERS, Mode, Objective, parse_objectives, parse_retries
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.util.suggest import did_you_mean
 from ditk_ray.util.units import parse_seconds
 
 
-def _one_of(*known: str) -> AfterValidator:
-    def check(given: Any) -> Any:
-        if isinstance(given, str) and given not in known:
-            raise ValueError(f"it is {given!r}; {did_you_mean(given, known)}")
-        return given
-
-    return AfterValidator(check)
+def _known_reporter(given: Any) -> Any:
+    if isinstance(given, str) and given not in REPORTERS:
+        raise ValueError(f"it is {given!r}; {did_you_mean(given, REPORTERS)}")
+    return given
 
 
 def _seeds(given: Any) -> tuple[Any, ...]:
@@ -93,7 +89,7 @@ class JobSpec(JobCfg):
     searcher: str | Searcher | None
     known_points: Annotated[tuple[Any, ...], Field(strict=False)]
     scheduler: str | TrialScheduler | None
-    progress_reporter: Annotated[Any, _one_of(*REPORTERS)]
+    progress_reporter: Annotated[Any, AfterValidator(_known_reporter)]
     dijob_template: Path | None
     task_resources: Annotated[dict[str, Resources], Field(strict=False)]  # type: ignore[assignment]
     startup_time: Seconds | None

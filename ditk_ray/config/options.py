@@ -102,6 +102,17 @@ def require_sweep_name(name: str) -> None:
         raise BadConfigError(Problem(f"--name {name}", what))
 
 
+@dataclass(frozen=True, kw_only=True)
+class StorageSettings:
+    """Where sweeps are."""
+
+    storage_path: Path = option(
+        "where sweeps are kept (default: %(default)s; $DITK_RAY_STORAGE sets another)",
+        factory=default_storage,
+        metavar="DIR",
+    )
+
+
 @dataclass(frozen=True)
 class KubeSettings:
     """What a user says about the cluster. What is None is found as kubectl finds it."""
@@ -142,20 +153,15 @@ class RaySettings:
 DIJOBS = "to run trials as DIJobs on Kubernetes"
 SEE = "what to see"
 _RECORD = "how to record it in MLflow"
+MLflowCheckpoints = Literal["none", "best", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(RaySettings):
+class SweepOptions(StorageSettings, RaySettings):
     """How a sweep runs, whatever its job is; saved with the sweep."""
 
     num_workers_per_node: int | None = option(
         "divide each node among N trials", metavar="N", parse=positive
-    )
-    storage_path: Path = option(
-        "where sweeps are kept (default: $DITK_RAY_STORAGE, else ditk_ray_results; in a "
-        "submitted job ~/ditk_ray_results)",
-        factory=default_storage,
-        metavar="DIR",
     )
     name: str | None = option("the sweep's name (default: the class and the time)")
     kube: KubeSettings = options_of(KubeSettings, group=DIJOBS)
@@ -175,7 +181,7 @@ class SweepOptions(RaySettings):
     mlflow_experiment: str | None = option(
         "the experiment (default: the class)", group=_RECORD, metavar="NAME"
     )
-    mlflow_checkpoints: Literal["none", "best", "all"] = option(
+    mlflow_checkpoints: MLflowCheckpoints = option(
         "keep the best checkpoint of no trial, the best one or all (default: best)",
         "best",
         group=_RECORD,

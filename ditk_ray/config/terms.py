@@ -18,6 +18,9 @@ Mode = Literal["max", "min"]
 MODES = get_args(Mode)
 Aggregate = Literal["mean", "median", "worst", "iqm"]
 """What a trial's score may be of those of its seeds."""
+Reporter = Literal["auto", "live", "plain", "none"]
+REPORTERS = get_args(Reporter)
+"""The progress displays that have a name; others are classes of the user's."""
 
 DEFAULT_RETRIES: Mapping[str, int] = MappingProxyType(
     {"bug": 0, "out_of_memory": 1, "stall": 2, "lost": 10, "disk_full": 5, "not_started": 1}

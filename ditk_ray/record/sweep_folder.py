@@ -40,13 +40,13 @@ BEST = "best"
 DEAD = "dead"
 """The status of a sweep whose process is gone without having said how it ended."""
 
+TRIAL_PREFIX = "trial_"
 REPORT_FILE = "report.html"
 BEST_CONFIG_FILE = "best_config.py"
 REQUESTS_FOLDER = "requests"
 _ANSWER = ".answer"
 _REQUEST = ".request"
 _NAMES_SHOWN = 5
-_TRIAL_PREFIX = "trial_"
 
 
 def find_sweep(given: str, storage: Path) -> Path:
@@ -86,8 +86,8 @@ def find_trial(record: SweepRecord, given: str) -> TrialRecord:
 
     Raises `BadConfigError` that names trials that are there.
     """
-    number = given.removeprefix(_TRIAL_PREFIX)
-    name = f"{_TRIAL_PREFIX}{int(number):05d}" if number.isdecimal() else given
+    number = given.removeprefix(TRIAL_PREFIX)
+    name = f"{TRIAL_PREFIX}{int(number):05d}" if number.isdecimal() else given
     trials = record.trials
     trial = record.best() if given == BEST else trials.get(given) or trials.get(name)
     if trial is not None:

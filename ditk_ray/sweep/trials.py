@@ -40,6 +40,7 @@ from ray.tune.search.variant_generator import generate_variants
 from ditk_ray.config.space import SearchSpace
 from ditk_ray.record.journal import EventWriter
 from ditk_ray.record.record import TrialRecord, finite
+from ditk_ray.record.sweep_folder import TRIAL_PREFIX as TRIAL_PREFIX
 from ditk_ray.search.searchers import ModelSearcher
 from ditk_ray.trial.reports import ENDED
 from ditk_ray.util.files import read_rows, replace_file
@@ -50,7 +51,6 @@ STATE_FOLDER = "state"
 """Where a sweep keeps what it is resumed from."""
 
 LEDGER_FILE = "trials.jsonl"
-TRIAL_PREFIX = "trial_"
 SEARCHER_FILE = "searcher.pkl"
 
 _QUICK_SECONDS = 0.1

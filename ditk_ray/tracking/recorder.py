@@ -16,8 +16,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from ditk_ray.config.options import MLflowCheckpoints
 from ditk_ray.record.journal import TRACKING_FOLDER, EventWriter, journal_path, read_events
 from ditk_ray.record.record import SweepRecord, TrialRecord, finite
 from ditk_ray.record.sweep_folder import sweep_to_type
@@ -44,7 +45,7 @@ class TrackingOptions:
 
     uri: str
     experiment: str
-    checkpoints: Literal["none", "best", "all"] = "best"
+    checkpoints: MLflowCheckpoints = "best"
     """Whose best checkpoints become artifacts."""
     trial_tags: Mapping[str, Any] = field(default_factory=dict)
 

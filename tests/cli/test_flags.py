@@ -261,7 +261,7 @@ def test_the_sweep_and_its_folder_come_from_the_environment_at_the_time(monkeypa
     assert read("mine", cls=SweepCommand).storage_path == Path("/some%where")
     parser = Parser(prog="tool")
     add_flags(parser, SweepCommand)
-    assert "(default: /some%where)" in parser.format_help()
+    assert "(default: /some%where;" in parser.format_help()
 
 
 def test_a_server_listens_here_alone_unless_told(capsys):
