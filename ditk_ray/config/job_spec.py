@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
 
+from ditk_ray.config.checked import problems_of
 from ditk_ray.config.config_file import has_main_block
 from ditk_ray.config.engine_config import (
     MAIN_ENTRY,
@@ -163,7 +165,7 @@ def check_job(job: type[JobCfg], changes: Mapping[str, Any], file: Path | None =
         spec = JobSpec(**values)
         problems += _main_block_problems(spec)
     except ValidationError as error:
-        problems += _value_problems(error, given)
+        problems += problems_of(error, partial(_place, values))
     if problems or spec is None:
         named = (Problem(f"{job.__name__}.{it.where}", it.what, it.hint) for it in problems)
         raise BadConfigError(named)
@@ -228,20 +230,13 @@ def _find_template(ref: Any, folder: Path | None) -> Path | None:
     return path.resolve()
 
 
-def _value_problems(error: ValidationError, given: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem for each field; a union has an error for each of its types."""
-    by_place: dict[str, list[Any]] = {}
-    for item in error.errors():
-        field, *inner = map(str, item["loc"])
-        if field not in given or item["type"] == "missing":
-            continue  # it could not be read
-        is_key = inner and isinstance(given[field], Mapping) and inner[0] in given[field]
-        by_place.setdefault(f"{field}.{inner[0]}" if is_key else field, []).append(item)
-    for place, items in by_place.items():
-        ours = [str(item["ctx"]["error"]) for item in items if item["type"] == "value_error"]
-        should = " or ".join(item["msg"].removeprefix("Input should be ") for item in items)
-        what = ours[0] if ours else f"it is {items[0]['input']!r}; it has to be {should}"
-        yield Problem(place, what)
+def _place(values: Mapping[str, Any], parts: Sequence[Any]) -> str:
+    """Return a field or its key; nothing for a field that could not be read."""
+    field, *inner = parts
+    given = values.get(field)
+    if inner and isinstance(given, Mapping) and inner[0] in given:
+        return f"{field}.{inner[0]}"
+    return field if field in values else ""
 
 
 def _main_block_problems(spec: JobSpec) -> Iterable[Problem]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ditk_ray.util.units import parse_bytes, show_bytes
-
-_NAMES = ("cpu", "gpu", "memory", "max_memory", "custom")
 
 
 @dataclass(frozen=True)
@@ -66,10 +64,11 @@ def parse_resources(given: Mapping[str, Any] | TrialResources) -> TrialResources
     if not isinstance(given, Mapping):
         raise ValueError(f"it is {given!r}; it has to be a dict such as {{'cpu': 1}}")
     values = {str(key).lower(): value for key, value in given.items()}
-    unknown = sorted(set(values) - set(_NAMES))
+    names = [one.name for one in fields(TrialResources)]
+    unknown = sorted(set(values) - set(names))
     if unknown:
         raise ValueError(
-            f"unknown {', '.join(unknown)}; the keys are {', '.join(_NAMES)} "
+            f"unknown {', '.join(unknown)}; the keys are {', '.join(names)} "
             "(Ray's own named resources go into 'custom')"
         )
     if not isinstance(values.get("custom", {}), Mapping):

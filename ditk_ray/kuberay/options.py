@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from ditk_ray.config.checked import Written, what_is_wrong
+from ditk_ray.config.checked import Written, problems_of
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.submit.clusters import is_address
 from ditk_ray.util.units import parse_bytes, parse_seconds
@@ -307,7 +307,8 @@ def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise BadConfigError([_problem(each, values) for each in error.errors()]) from None
+        place = partial(_place, values)
+        raise BadConfigError(problems_of(error, place, Job.model_fields, _HINTS)) from None
 
 
 def checked_launches(values: Mapping[str, Any], count: int) -> list[Launch]:
@@ -319,18 +320,15 @@ def checked_launches(values: Mapping[str, Any], count: int) -> list[Launch]:
     ]
 
 
-_MISSING_HINTS = {
-    "name": "name the cluster, such as --name rl",
-    "image": "build one from cluster_configs/Dockerfile, and push it where the nodes can pull it",
+_HINTS = {
+    "--name": "name the cluster, such as --name rl",
+    "--image": "build one from cluster_configs/Dockerfile, and push it where the nodes can pull it",
 }
 
 
-def _problem(error: Any, values: Mapping[str, Any]) -> Problem:
-    field, *inside = error["loc"]
-    where = f"--{field}"
-    if field == "groups":
-        name = values["groups"][inside[0]].get("name", "workers")
-        flags = {"name": "--group", "tolerations": "--toleration"}
-        where = f"{flags.get(inside[1], f'--{inside[1]}')} of group {name!r}"
-    hint = _MISSING_HINTS.get(field, "") if error["type"] == "missing" else ""
-    return Problem(where, *what_is_wrong(error, Job.model_fields, hint))
+def _place(values: Mapping[str, Any], parts: Sequence[Any]) -> str:
+    if parts[0] != "groups":
+        return f"--{parts[0]}"
+    _, number, field, *_ = parts
+    flag = {"name": "--group", "tolerations": "--toleration"}.get(field, f"--{field}")
+    return f"{flag} of group {values['groups'][number].get('name', 'workers')!r}"

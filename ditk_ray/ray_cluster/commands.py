@@ -14,9 +14,9 @@ from typing import Annotated, Any, Self
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ditk_ray.config.checked import Text, Written, check
+from ditk_ray.config.checked import Text, Written, check, read_file
 from ditk_ray.config.resources import TrialResources, parse_resources
-from ditk_ray.errors import BadConfigError, DoesNotFitError, Problem
+from ditk_ray.errors import DoesNotFitError
 from ditk_ray.kube.yaml_text import read_yaml
 from ditk_ray.ray_cluster.nodes import RAYS_OWN, Amount, Node, share_nodes, show_nodes
 from ditk_ray.util.suggest import did_you_mean
@@ -198,10 +198,7 @@ class TaskFile(Written):
 
 def read_task_file(path: Path) -> TaskFile:
     """Read and check a file of tasks; raises `BadConfigError` with all that is wrong in it."""
-    try:
-        given = read_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadConfigError(Problem(f"--task_cfg {path}", f"cannot be read: {error}")) from None
+    given = read_file("--task_cfg", path, read_yaml)
     known = [*TaskFile.model_fields, *WrappedCommand.model_fields]
     hint = "`ditk-ray wrap --help` shows a file of tasks"
     file: TaskFile = check(TaskFile, given, f"{path}: ", known, hint)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ditk_ray.config.checked import Text, check
+from ditk_ray.config.checked import Text, check, read_file
 from ditk_ray.config.options import option, positive, seconds
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.kube.yaml_text import read_yaml
@@ -156,13 +156,9 @@ def split_words(words: Sequence[str], separator: str = "---") -> list[list[str]]
 
 def read_jobs(path: Path) -> list[list[str]]:
     """Return the argument lists of a YAML or JSON file; BadConfigError names all mistakes."""
-    where = f"--jobs {path}"
-    try:
-        found = read_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadConfigError(Problem(where, f"cannot be read: {error}")) from error
+    found = read_file("--jobs", path, read_yaml)
     hint = "write a list of argument lists: [[tune, --cfg_class, A], [python, train.py]]"
-    jobs: list[list[str]] = check(_Jobs, found, where, (), hint)
+    jobs: list[list[str]] = check(_Jobs, found, f"--jobs {path}", (), hint)
     return jobs
 
 

@@ -223,9 +223,9 @@ def test_retries_are_laid_over_the_defaults():
     ("given", "message"),
     [
         ({"stal": 1}, "retries: there is no kind of failure 'stal'; did you mean 'stall'"),
-        ({"bug": -1}, "retries.bug: it is -1"),
-        ({"bug": True}, "retries.bug: it is True"),
-        ({"bug": "often"}, "retries.bug: it is 'often'"),
+        ({"bug": -1}, "retries.bug: is -1"),
+        ({"bug": True}, "retries.bug: is True"),
+        ({"bug": "often"}, "retries.bug: is 'often'"),
         (3, "has to be a dict"),
     ],
 )
@@ -343,8 +343,8 @@ def test_searcher_and_scheduler_are_names_or_objects_of_tune():
 
     assert (spec.searcher, spec.searcher_options) == ("tpe", {"n_startup_trials": 3})
     assert spec.scheduler is scheduler
-    assert "it has to be a valid string or an instance of Searcher" in problem(searcher=3).what
-    assert "it has to be a valid tuple" in problem(known_points={"policy.nstep": 1}).what
+    assert "it should be a valid string or an instance of Searcher" in problem(searcher=3).what
+    assert "it should be a valid tuple" in problem(known_points={"policy.nstep": 1}).what
 
 
 def test_single_settings_are_laid_over_those_of_the_job():

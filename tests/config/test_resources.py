@@ -29,7 +29,7 @@ def test_resources_that_are_parsed_already_stay_as_they_are():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"cpus": 1}, "unknown cpus; the keys are cpu, gpu, memory, max_memory, custom"),
+        ({"cpus": 1}, "unknown cpus; the keys are cpu, gpu, memory, custom, max_memory"),
         ({"cpu": "2"}, "cpu is '2'; it has to be a number"),
         ({"cpu": True}, "cpu is True"),
         ({"cpu": -1}, "cpu is -1"),
