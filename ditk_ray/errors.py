@@ -153,3 +153,7 @@ class KubeRefusedError(KubeError, exit_code=2):
 
 class KubeExpiredError(KubeError):
     """The history that was asked for is gone: list again."""
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -38,9 +38,6 @@ class Objective:
     def __str__(self) -> str:
         return f"{self.mode} {self.metric}"
 
-    def is_better(self, value: float, other: float) -> bool:
-        return value > other if self.mode == "max" else value < other
-
 
 def parse_objectives(metric: Any, mode: Any) -> list[Objective]:
     """Return the objectives; each is one, a list, or a text with commas.

@@ -154,9 +154,6 @@ class ModelSearcher(Searcher):
         """Say that all is well: it knows its space and objectives already."""
         return True
 
-    def set_max_concurrency(self, max_concurrent: int) -> bool:
-        return bool(self.inner.set_max_concurrency(max_concurrent))
-
     def suggest(self, trial_id: str) -> Any:
         # The model is computed in the driver, whose cores the trials use.
         with threadpool_limits(limits=1):

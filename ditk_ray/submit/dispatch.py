@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
-from ditk_ray.errors import ClusterUnreachableError, DitkRayError, JobRefusedError
+from ditk_ray.errors import ClusterUnreachableError, DitkRayError, JobRefusedError, first_line
 from ditk_ray.submit.clusters import KnownCluster
 from ditk_ray.submit.code import CodePackage
 from ditk_ray.submit.job_api import JobApi
@@ -57,7 +57,7 @@ async def follow_job(api: JobApi, job_id: str, show: Show, lost_seconds: float) 
     try:
         position.add(0, await api.log(job_id))  # what the stream had not brought yet
     except DitkRayError as error:
-        note = f"the end of its log could not be read: {_first_line(error)}"
+        note = f"the end of its log could not be read: {first_line(error)}"
         return replace(state, message=f"{state.message}\n{note}".strip())
     return state
 
@@ -84,13 +84,9 @@ async def _wait_for_end(api: JobApi, job_id: str, lost_seconds: float) -> JobSta
             answered = time.monotonic()
         except (ClusterUnreachableError, JobRefusedError) as error:
             if time.monotonic() - answered > lost_seconds:
-                why = _first_line(error)
+                why = first_line(error)
                 return JobState(job_id, JobStatus.LOST, api.cluster, message=why)
         await asyncio.sleep(_POLL_SECONDS)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 @contextlib.asynccontextmanager
@@ -184,7 +180,7 @@ class Dispatch:
         except JobRefusedError as error:
             return JobState(job.id, JobStatus.FAILED, message=f"the cluster refused it: {error}")
         except ClusterUnreachableError as error:
-            why = f"it may have been started: {_first_line(error)}"
+            why = f"it may have been started: {first_line(error)}"
             return JobState(job.id, JobStatus.LOST, message=why)
         show = partial(self.listener.printed, job, api.cluster)
         return await follow_job(api, job.id, show, self.options.lost_after)

@@ -12,6 +12,7 @@ from typing import Any
 
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
+from ditk_ray.errors import first_line
 from ditk_ray.provenance.secrets import mask_text
 from ditk_ray.provenance.snapshot import PROVENANCE_FOLDER
 from ditk_ray.record.journal import TRACKING_FOLDER, Event, journal_path, read_chunk, read_events
@@ -23,7 +24,6 @@ from ditk_ray.tracking.mlflow_store import (
     RunStore,
     RunUpdate,
     UpdateCollector,
-    first_line,
     is_refused,
     params_of,
     tags_of,

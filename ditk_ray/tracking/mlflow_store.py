@@ -38,7 +38,7 @@ from mlflow.utils.validation import (
 )
 
 from ditk_ray.config.terms import show_description
-from ditk_ray.errors import BadConfigError, DitkRayError, Problem, StoreUnreachableError
+from ditk_ray.errors import BadConfigError, DitkRayError, Problem, StoreUnreachableError, first_line
 from ditk_ray.provenance.secrets import mask_text
 from ditk_ray.record.journal import Event
 from ditk_ray.record.record import SweepStatus, TrialState
@@ -256,10 +256,6 @@ def _require_server(uri: str) -> None:
         why = first_line(error).rstrip(")'\"").rpartition(": ")[2]
     if why:
         raise StoreUnreachableError(f"no MLflow server answers at {mask_text(uri)}: {why}")
-
-
-def first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 @dataclass

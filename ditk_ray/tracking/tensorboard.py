@@ -34,8 +34,8 @@ from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.record_writer import RecordWriter
 from tensorboardX.summary import text
 
-from ditk_ray.errors import DitkRayError
-from ditk_ray.tracking.mlflow_store import StoredExperiment, first_line
+from ditk_ray.errors import DitkRayError, first_line
+from ditk_ray.tracking.mlflow_store import StoredExperiment
 from ditk_ray.util.locks import HeldError, held
 
 LOCK_FILE = ".mlflow_export.lock"
