@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
 from ditk_ray.cli.flags import SweepCommand
-from ditk_ray.cli.output import note
+from ditk_ray.cli.output import LineBuffer, note
 from ditk_ray.config.options import option, positive
 from ditk_ray.errors import BadConfigError, DitkRayError, Problem
 from ditk_ray.record.record import SweepRecord, TrialRecord
@@ -16,8 +17,6 @@ from ditk_ray.record.sweep_folder import BEST, TRIAL_PREFIX, find_sweep, find_tr
 from ditk_ray.record.trial_folder import Piece, TrialLogs, attempts
 
 _POLL_SECONDS = 0.5
-_LONGEST_LINE = 64 * 1024
-"""What is longer is printed in pieces: a bar that only moves back is a line without an end."""
 
 
 class Logs(SweepCommand):
@@ -111,8 +110,7 @@ class LogPrinter:
     def __init__(self, has_seeds: bool) -> None:
         self._has_seeds = has_seeds
         self._attempt: int | None = None
-        self._rest: dict[str, str] = {}
-        """The end of what was printed that is not a whole line, by seed."""
+        self._lines: defaultdict[str, LineBuffer] = defaultdict(LineBuffer)
 
     @property
     def is_empty(self) -> bool:
@@ -123,16 +121,11 @@ class LogPrinter:
             self._end_lines()
             sys.stdout.write(f"==> attempt {piece.attempt} <==\n")
         self._attempt = piece.attempt
-        if not self._has_seeds:
+        lines = self._lines[piece.seed].take(piece.text)
+        if self._has_seeds:
+            sys.stdout.writelines(f"{piece.seed} | {line}\n" for line in lines)
+        else:
             sys.stdout.write(piece.text)
-            self._rest = {} if piece.text.endswith("\n") else {"": ""}
-            return
-        *lines, rest = (self._rest.pop(piece.seed, "") + piece.text).split("\n")
-        if len(rest) > _LONGEST_LINE:
-            lines.append(rest)
-        elif rest:
-            self._rest[piece.seed] = rest
-        sys.stdout.writelines(f"{piece.seed} | {line}\n" for line in lines)
 
     def close(self) -> None:
         """Print what is left of seeds' lines; a log alone is printed as it is."""
@@ -141,6 +134,6 @@ class LogPrinter:
         sys.stdout.flush()
 
     def _end_lines(self) -> None:
-        for seed, rest in self._rest.items():
-            sys.stdout.write(f"{seed} | {rest}\n" if self._has_seeds else "\n")
-        self._rest.clear()
+        for seed, lines in self._lines.items():
+            for rest in lines.close():
+                sys.stdout.write(f"{seed} | {rest}\n" if self._has_seeds else "\n")

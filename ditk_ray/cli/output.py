@@ -13,10 +13,30 @@ from ditk_ray.kube.yaml_text import yaml_text
 from ditk_ray.util.plain import json_text
 
 _GAP = "   "
+_LONGEST_LINE = 64 * 1024
 
 
 def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+class LineBuffer:
+    """Makes lines of a text that comes in pieces.
+
+    What never ends its line, such as a progress bar, comes in long ones.
+    """
+
+    def __init__(self) -> None:
+        self._rest = ""
+
+    def take(self, text: str) -> list[str]:
+        *lines, self._rest = (self._rest + text).split("\n")
+        return lines + self.close() if len(self._rest) > _LONGEST_LINE else lines
+
+    def close(self) -> list[str]:
+        """Return the last line, if it was not ended."""
+        rest, self._rest = self._rest, ""
+        return [rest] if rest else []
 
 
 def print_value(value: Any, form: str = "json") -> None:

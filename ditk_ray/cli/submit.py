@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from typing import IO, Any, ClassVar
 
 from ditk_ray.cli.flags import Command, ObjectFormat, format_option
 from ditk_ray.cli.main import COMMANDS
-from ditk_ray.cli.output import note, print_items, print_value
+from ditk_ray.cli.output import LineBuffer, note, print_items, print_value
 from ditk_ray.config.options import option
 from ditk_ray.errors import BadConfigError, ClusterUnreachableError, DitkRayError, Problem
 from ditk_ray.provenance.snapshot import describe_origin
@@ -199,7 +200,7 @@ class JobPrinter:
     def __init__(self, form: str, has_several: bool) -> None:
         self._out = _log_stream(form)
         self._has_several = has_several
-        self._begun: dict[str, str] = {}
+        self._lines: defaultdict[str, LineBuffer] = defaultdict(LineBuffer)
 
     def sent(self, job: Job, cluster: KnownCluster) -> None:
         note(f"{job.id} runs on {cluster}: {job}")
@@ -209,16 +210,11 @@ class JobPrinter:
         if not self._has_several:
             print(text, end="", file=self._out, flush=True)
             return
-        *lines, rest = (self._begun.pop(job.id, "") + text).split("\n")
-        if rest:
-            self._begun[job.id] = rest
-        for line in lines:
-            print(f"[{job.id} {cluster.name}] {line}", file=self._out, flush=True)
+        self._print(job.id, cluster, self._lines[job.id].take(text))
 
     def ended(self, state: JobState) -> None:
-        rest = self._begun.pop(state.id, "")
-        if rest and state.cluster:
-            print(f"[{state.id} {state.cluster.name}] {rest}", file=self._out, flush=True)
+        if state.cluster:
+            self._print(state.id, state.cluster, self._lines[state.id].close())
         took = f" after {show_seconds(state.seconds)}" if state.seconds else ""
         # Ray repeats the end of the log there, which has been seen.
         reason = state.message.partition(", last available logs")[0].strip()
@@ -230,6 +226,10 @@ class JobPrinter:
 
     def gave_up(self, cluster: KnownCluster, why: str) -> None:
         note(f"{cluster.name} gets no more jobs: {why}")
+
+    def _print(self, job_id: str, cluster: KnownCluster, lines: Iterable[str]) -> None:
+        for line in lines:
+            print(f"[{job_id} {cluster.name}] {line}", file=self._out, flush=True)
 
 
 def _log_stream(form: str) -> IO[str]:

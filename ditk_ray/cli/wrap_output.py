@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 import time
 from collections.abc import Sequence
@@ -10,9 +11,9 @@ from typing import Any
 
 import ray
 
-from ditk_ray.cli.output import note, print_items, print_value
+from ditk_ray.cli.output import LineBuffer, note, print_items, print_value
 from ditk_ray.ray_cluster.isolation import View
-from ditk_ray.ray_cluster.wrap import CommandLog, CommandRun, WrappedRun, log_name
+from ditk_ray.ray_cluster.wrap import CommandRun, WrappedRun, log_name
 from ditk_ray.util.units import show_bytes, show_seconds
 
 _FIRST_SECONDS = 3.0
@@ -39,6 +40,26 @@ class WaitingLine:
         if text != self._said:
             self._said = text
             note(text)
+
+
+class CommandLog:
+    """The output of one command, written to its file as it comes and handed out by lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("wb", buffering=0)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._lines = LineBuffer()
+
+    def take(self, data: bytes) -> list[str]:
+        """Keep some output and return the lines that it completes."""
+        self._file.write(data)
+        return [line.rstrip("\r") for line in self._lines.take(self._decoder.decode(data))]
+
+    def close(self) -> list[str]:
+        """End the file, and return the last line if it was not ended."""
+        self._file.close()
+        return self._lines.take(self._decoder.decode(b"", final=True)) + self._lines.close()
 
 
 class RunDisplay:

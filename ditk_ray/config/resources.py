@@ -9,6 +9,9 @@ from typing import Any
 
 from ditk_ray.util.units import parse_bytes, show_bytes
 
+THREAD_VARIABLES = tuple(f"{name}_NUM_THREADS" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR"))
+"""How numeric libraries are told the number of their threads."""
+
 
 @dataclass(frozen=True)
 class TrialResources:

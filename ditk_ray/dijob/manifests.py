@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ditk_ray.config.resources import TrialResources
+from ditk_ray.config.resources import THREAD_VARIABLES, TrialResources
 from ditk_ray.dijob import jobs
 from ditk_ray.dijob.template import (
     CONFIG_FOLDER,
@@ -30,7 +30,6 @@ from ditk_ray.util.units import show_bytes
 ALL_TASKS = "*"
 MAX_CONFIG_MAP_BYTES = 1024 * 1024
 USUAL_GPU = "nvidia.com/gpu"
-THREAD_VARIABLES = tuple(f"{name}_NUM_THREADS" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR"))
 
 _OURS = "DITK_RAY_"
 _VOLUME = "ditk-ray-config"

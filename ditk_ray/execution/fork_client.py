@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import ditk_ray
+from ditk_ray.config.resources import THREAD_VARIABLES
 from ditk_ray.errors import BadConfigError, EngineMissingError, Problem
 from ditk_ray.execution.fork_server import ANCHOR, LOCK_NAME, PRELOAD
 from ditk_ray.execution.guard import CONTINUE, PAUSE, STOP, Channel, Message, decode
@@ -227,9 +228,7 @@ def _open(path: Path) -> Connection:
 
 def _server_environment() -> dict[str, str]:
     """One numeric thread, no CUDA before the fork, and this package importable."""
-    environment = dict(os.environ)
-    for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR"):
-        environment[f"{name}_NUM_THREADS"] = "1"
+    environment = os.environ | dict.fromkeys(THREAD_VARIABLES, "1")
     # A process that has initialised CUDA cannot be forked: ask the driver
     # library whether there is a GPU, not the CUDA runtime.
     environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"

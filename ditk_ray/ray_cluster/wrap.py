@@ -19,7 +19,7 @@ import ray
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from ditk_ray.config.resources import TrialResources
+from ditk_ray.config.resources import THREAD_VARIABLES, TrialResources
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.execution.executor import Ended, Event, Printed, follow
 from ditk_ray.ray_cluster.command_process import CommandExecutor, CommandTask
@@ -28,7 +28,6 @@ from ditk_ray.ray_cluster.nodes import Node, lease_cores
 
 _WAIT_SECONDS = 0.5
 _CANCEL_SECONDS = 15.0  # for commands to end, before their workers are killed
-_LONGEST_LINE = 64 * 1024
 _UNREAD = 64  # pieces of output that a command may be ahead of us
 # What Ray sets for its own processes, and would confuse others.
 _OF_THE_WORKER = {
@@ -73,8 +72,7 @@ def run_command(command: WrappedCommand, folder: str | None) -> Iterator[Placed 
 def _environment(resources: TrialResources, gpus: Sequence[str]) -> dict[str, str]:
     """Return the worker's environment as a command with these resources is to see it."""
     environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_WORKER}
-    for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR"):
-        environment[f"{name}_NUM_THREADS"] = str(resources.threads)
+    environment |= dict.fromkeys(THREAD_VARIABLES, str(resources.threads))
     environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     if resources.gpu:
         # Its share of each GPU: nothing but the program itself can keep to it.
@@ -242,31 +240,6 @@ def _reason(error: Exception) -> str:
     last = str(error).strip().rpartition("\n")[2]
     other = f"its Ray worker failed: {last}" if last else "its Ray worker ended without a word"
     return next((text for kind, text in _REASONS.items() if isinstance(error, kind)), other)
-
-
-class CommandLog:
-    """The output of one command, written to its file as it comes and handed out by lines."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = path.open("wb", buffering=0)
-        self._rest = b""
-
-    def take(self, data: bytes) -> list[str]:
-        """Keep some output and return the lines that it completes.
-
-        What never ends its line, such as a progress bar, comes in long pieces.
-        """
-        self._file.write(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _LONGEST_LINE:
-            lines, self._rest = [*lines, self._rest], b""
-        return [line.decode(errors="replace").rstrip("\r") for line in lines]
-
-    def close(self) -> list[str]:
-        """End the file, and return the last line if it was not ended."""
-        self._file.close()
-        return [self._rest.decode(errors="replace")] if self._rest else []
 
 
 def make_log_folder(wanted: Path | None) -> Path:

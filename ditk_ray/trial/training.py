@@ -24,6 +24,7 @@ from easydict import EasyDict
 
 from ditk_ray.config.config_file import is_patched, patched_source
 from ditk_ray.config.engine_config import MAIN_ENTRY, entry_arguments, entry_function_name
+from ditk_ray.config.resources import THREAD_VARIABLES
 from ditk_ray.config.terms import FailureKind
 from ditk_ray.execution.guard import Channel
 from ditk_ray.trial.checkpoints import CheckpointSaver, buffer_name, policy_name, state_name
@@ -169,8 +170,7 @@ def _enter_folder(task: SeedTask) -> None:
 def _take_resources(task: SeedTask) -> None:
     import torch  # heavy
 
-    for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR"):
-        os.environ[f"{name}_NUM_THREADS"] = str(task.threads)
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(task.threads)))
     torch.set_num_threads(task.threads)
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(task.gpu_ids)
     if 0 < task.gpu_share < 1 and torch.cuda.is_available():

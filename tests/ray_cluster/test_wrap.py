@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ditk_ray.cli.main import main
+from ditk_ray.cli.wrap_output import CommandLog
 from ditk_ray.errors import BadConfigError
-from ditk_ray.ray_cluster.wrap import CommandLog, log_name, make_log_folder
+from ditk_ray.ray_cluster.wrap import log_name, make_log_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -104,6 +105,12 @@ def test_a_line_without_end_does_not_wait_for_ever(tmp_path):
     log = CommandLog(tmp_path / "0.log")
     assert len([*log.take(b"x" * 100_000)]) == 1
     assert [*log.close()] == []
+
+
+def test_a_character_may_come_in_two_pieces(tmp_path):
+    log = CommandLog(tmp_path / "0.log")
+    first, second = "€\n".encode()[:2], "€\n".encode()[2:]
+    assert (log.take(first), log.take(second)) == ([], ["€"])
 
 
 def test_a_log_is_named_after_its_command():
