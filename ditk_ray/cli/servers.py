@@ -180,7 +180,6 @@ def _start(
 
 
 def _comes_up(address: Address, process: subprocess.Popen[bytes]) -> bool:
-    """Wait until the server answers; say whether it does."""
     deadline = time.monotonic() + _START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):

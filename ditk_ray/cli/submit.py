@@ -206,7 +206,6 @@ class JobPrinter:
         note(f"{job.id} runs on {cluster}: {job}")
 
     def printed(self, job: Job, cluster: KnownCluster, text: str) -> None:
-        """Print a part of a log, which need not end with a line."""
         if not self._has_several:
             print(text, end="", file=self._out, flush=True)
             return

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ditk_ray.cli.flags import Command, Format, Parser, format_option
 from ditk_ray.cli.output import note, print_items, print_table, print_value, short_path
 from ditk_ray.cli.views import build_display, print_sweep
-from ditk_ray.config.engine_config import entry_name
 from ditk_ray.config.job_cfg import JobCfg
 from ditk_ray.config.job_files import find_job, list_jobs, load_job
 from ditk_ray.config.options import SEE, SweepOptions, option, options_of, require_sweep_name
@@ -180,28 +179,23 @@ def finish(outcome: SweepOutcome, form: str) -> int:
 
 
 def _print_plan(sweep: PreparedSweep, form: str) -> int:
-    from ditk_ray.config.space import describe_space  # imports Ray
-    from ditk_ray.sweep.prepare import describe_job, first_tasks
+    from ditk_ray.sweep.prepare import describe_job, first_tasks  # imports Ray
 
     job, described = sweep.job, describe_job(sweep)
     plan = {
         "name": sweep.name,
         "job": job.name,
-        "entry": entry_name(job.entry),
-        "metric": job.metric,
-        "mode": job.mode,
-        "objectives": [vars(objective) for objective in job.objectives],
+        **{key: described[key] for key in ("entry", "metric", "mode", "objectives", "backend")},
         "trials": sweep.trial_count,
         "seeds_per_trial": len(job.seeds),
         "at_once": sweep.concurrency,
-        "backend": job.backend,
         "resources_per_trial": str(sweep.resources),
         "nodes": [str(node) for node in sweep.nodes],
         "fits": True,
         "searcher": described["searcher"]["name"],
         "scheduler": described["scheduler"]["name"],
         "folder": str(sweep.folder),
-        "space": {name: show_description(one) for name, one in describe_space(job.space).items()},
+        "space": {name: show_description(one) for name, one in described["space"].items()},
     }
     manifests = sweep.executor.preview(first_tasks(sweep))
     if manifests:

@@ -191,7 +191,6 @@ def _marks(parameter: Axis, points: Points, marker: dict[str, Any]) -> Trace:
 
 
 def _medians(points: Points) -> Trace:
-    """Return a short line at the median of each category."""
     lines = [
         [(place - 0.3, middle), (place + 0.3, middle), GAP]
         for place, middle in _medians_by_place(points).items()
