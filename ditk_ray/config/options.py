@@ -39,11 +39,11 @@ def option(
 ) -> Any:
     """Declare a field that is also a flag, `--` and its name unless `flags` are given.
 
-    The flag follows from the field's type: a bool is a switch, a Literal or an enumeration a
-    choice, a list or tuple may be given several times (with `nargs`: has several values), a
-    Path and a number are read as such, and so is what `parse` reads, whose ValueError is shown.
-    What has no `default` is None; a positional without one has to be given. `help` may contain
-    `%(default)s`. Classes with options are declared with `kw_only=True`.
+    The flag follows from the field's type, of several from the first: a bool is a switch, a
+    Literal or an enumeration a choice, a list or tuple may be given several times (with `nargs`:
+    has several values), a Path and a number are read as such, and so is what `parse` reads, whose
+    ValueError is shown. What has no `default` is None; a positional without one has to be given.
+    `help` may contain `%(default)s`. Classes with options are declared with `kw_only=True`.
     """
     shown: dict[str, Any] = {"help": help, "group": group, "metavar": metavar}
     shown |= {"parse": parse, "flags": flags}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ditk_ray.config.options import RaySettings, is_submitted_job
-from ditk_ray.errors import BadConfigError, ClusterUnreachableError, Problem
+from ditk_ray.errors import BadConfigError, ClusterUnreachableError, Problem, first_line
 from ditk_ray.ray_cluster.nodes import cluster_nodes, usable_cpus
 
 _SETTINGS = {
@@ -90,8 +90,8 @@ def remote_ray(address: str | None) -> Iterator[None]:
             hint += "RAY_AUTH_TOKEN or ~/.ray/auth_token"
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
     except (OSError, RuntimeError, ValueError) as error:
-        first = str(error).strip().partition("\n")[0]
-        raise ClusterUnreachableError(f"no Ray cluster at {address}: {first}\n{hint}") from error
+        what = f"no Ray cluster at {address}: {first_line(error)}"
+        raise ClusterUnreachableError(f"{what}\n{hint}") from error
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from ray.tune.result import HOSTNAME, TRAINING_ITERATION
 
 from ditk_ray.config.space import SearchSpace
 from ditk_ray.config.terms import FailureKind
-from ditk_ray.errors import NeedsMemoryError
+from ditk_ray.errors import NeedsMemoryError, first_line
 from ditk_ray.record.record import (
     RECORD_FILE,
     SweepRecord,
@@ -265,7 +265,5 @@ def pickled_error(trial: Trial) -> BaseException | None:
 
 def error_of(trial: Trial) -> str:
     """Return, in a line, what Tune says of a trial's last error."""
-    cause = pickled_error(trial)
-    text = str(cause).strip() if cause is not None else "unknown error"
     # A lost actor explains itself over many lines; its first says it.
-    return text.splitlines()[0] if text else type(cause).__name__
+    return first_line(pickled_error(trial) or Exception("unknown error"))
