@@ -136,7 +136,6 @@ def _watch(folder: Path, interval: float, state: str | None) -> None:
 
 
 def _looks(folder: Path, interval: float) -> Iterator[SeenSweep]:
-    """Yield the sweep's state now and then, and once more when its process has ended."""
     while (seen := look_at(folder)).is_alive:
         yield seen
         time.sleep(interval)
@@ -200,7 +199,6 @@ class Best(SweepCommand):
 
 
 def _describe_trial(record: SweepRecord, trial: TrialRecord) -> dict[str, Any]:
-    """Return all that is known of a trial; files that are not there are null."""
     folder = Path(trial.dir)
     config, metrics = (
         path if path.is_file() else None for path in (folder / CONFIG_FILE, folder / METRICS_FILE)

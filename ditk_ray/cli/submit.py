@@ -135,7 +135,6 @@ async def _send(
 
 
 async def _send_all(dispatch: Dispatch, jobs: Sequence[Job], form: str) -> int:
-    """Send jobs without following them, and print the ids of those that were sent."""
     try:
         await dispatch.send(jobs)
     except DitkRayError as error:

@@ -207,7 +207,6 @@ def print_sweep(seen: SeenSweep, state: str | None = None, is_whole: bool = Fals
 
 
 def _recording_line(seen: SeenSweep, recording: Recording | None) -> str:
-    """Say where a sweep is recorded in MLflow, whether all is there, and what to do if not."""
     if recording is None:
         return "not recorded in MLflow"
     name = sweep_to_type(seen.folder)
@@ -321,7 +320,6 @@ class LiveDisplay:
         self._live.stop()
 
     def _view(self, record: SweepRecord) -> Group:
-        """Return the running trials, then those that ended last, as many as fit."""
         how = f"running for {show_seconds(time.monotonic() - self._started)}"
         trials = list(record.trials.values())
         running = [trial for trial in trials if trial.state is TrialState.RUNNING]

@@ -70,7 +70,6 @@ def run_command(command: WrappedCommand, folder: str | None) -> Iterator[Placed 
 
 
 def _environment(resources: TrialResources, gpus: Sequence[str]) -> dict[str, str]:
-    """Return the worker's environment as a command with these resources is to see it."""
     environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_WORKER}
     environment |= dict.fromkeys(THREAD_VARIABLES, str(resources.threads))
     environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
