@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import selectors
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ditk_ray.provenance.secrets import is_secret_file, mask_text
 
@@ -20,6 +23,9 @@ GIT_SECONDS = 10.0
 MAX_DIFF = 1024 * 1024
 MAX_UNTRACKED = 100
 _MAX_ANSWER = 4 * 1024 * 1024
+_KEPT_ERRORS = 4 * 1024
+_CHUNK = 64 * 1024
+_END_SECONDS = 1.0
 
 # A user's settings are kept, for git needs those of trusted folders and of filters such as
 # LFS. These ones start programs, write to the repository or change what a diff looks like.
@@ -63,30 +69,63 @@ def run_limited(
 
     Raises `CommandFailedError` if it cannot be started, fails or takes longer.
     """
-    name = Path(command[0]).name
+    name, deadline = Path(command[0]).name, time.monotonic() + seconds
     try:
-        with tempfile.TemporaryFile() as output:  # what is beyond the limit fills no memory
-            done = subprocess.run(
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.PIPE,
-                timeout=seconds,
+                stdout=subprocess.PIPE,
+                stderr=errors,
                 cwd=folder,
                 env=environment,
-                check=False,
+                start_new_session=True,
             )
-            output.seek(0)
-            printed = output.read(limit)
-    except subprocess.TimeoutExpired as error:
+            try:
+                printed = _first_bytes(process.stdout, limit, deadline)
+                if len(printed) < limit:
+                    process.wait(max(0.0, deadline - time.monotonic()))
+            finally:
+                _end(process)
+            errors.seek(0)
+            reason = _decoded(errors.read(_KEPT_ERRORS)).strip().partition("\n")[0]
+    except (TimeoutError, subprocess.TimeoutExpired) as error:
         raise CommandFailedError(f"{name} took longer than {seconds:.1f} s") from error
     except (OSError, ValueError) as error:
         raise CommandFailedError(f"{name} cannot be run: {error}") from error
-    if done.returncode:
-        reason = _decoded(done.stderr).strip().partition("\n")[0]
-        what = reason or f"{name} left with code {done.returncode}"
-        raise CommandFailedError(what, done.returncode)
+    if process.returncode and len(printed) < limit:
+        what = reason or f"{name} left with code {process.returncode}"
+        raise CommandFailedError(what, process.returncode)
     return printed
+
+
+def _first_bytes(stream: IO[bytes] | None, limit: int, deadline: float) -> bytes:
+    """Read up to the limit or the end; raises TimeoutError if neither comes in time."""
+    assert stream is not None
+    data = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while len(data) < limit:
+            left = deadline - time.monotonic()
+            if left <= 0 or not selector.select(left):
+                raise TimeoutError
+            chunk = os.read(stream.fileno(), min(_CHUNK, limit - len(data)))
+            if not chunk:
+                break
+            data += chunk
+    return bytes(data)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program that still runs, and what it has started."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        # One that hangs in a system call does not even heed this.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 class Git:
@@ -164,7 +203,10 @@ def read_repository(git: Git, root: Path) -> tuple[dict[str, Any], str]:
         for line in (git.text(root, *_REMOTES) or "").splitlines():
             name, _, url = shown(line).partition(" ")
             facts["remotes"][name.split(".", 1)[1].removesuffix(".url")] = mask_text(url)
-        facts |= _status(git.ask(root, *_STATUS))
+        status = git.ask(root, *_STATUS, limit=_MAX_ANSWER)
+        facts |= _status(status)
+        if len(status) == _MAX_ANSWER:
+            facts["notes"].append("there are more changed and untracked files than were counted")
         against = "HEAD" if facts["commit"] else "--cached"
         diff, facts["secret_files"] = _masked(git.ask(root, *_DIFF, against, limit=MAX_DIFF))
     except CommandFailedError as error:

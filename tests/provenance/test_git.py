@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ from ditk_ray.provenance.git import (
     read_repository,
     run_limited,
 )
-from tests.processes import PATIENCE
+from tests.processes import PATIENCE, processes_in, wait_until
 from tests.provenance.repositories import add, git, new_repository, stand_in
 
 
@@ -62,6 +63,33 @@ def test_a_program_that_hangs_is_ended() -> None:
         run_limited(["sleep", "1000"], 100, 0.5)
 
     assert time.monotonic() - begun < 10 * PATIENCE
+
+
+def test_what_a_program_that_hangs_has_started_is_ended_with_it(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailedError, match="sh took longer than"):
+        run_limited(["sh", "-c", "sleep 1000 & wait"], 100, 0.5, tmp_path)
+
+    wait_until(lambda: not processes_in(tmp_path), 5, "the last process to end")
+
+
+def test_a_program_that_cannot_be_ended_is_waited_for_only_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda pid, number: left.append(pid))
+    monkeypatch.setattr(provenance_git, "_END_SECONDS", 0.1)
+    begun = time.monotonic()
+
+    with pytest.raises(CommandFailedError, match="sleep took longer than"):
+        run_limited(["sleep", "30"], 100, 0.1)
+
+    assert time.monotonic() - begun < 5 * PATIENCE
+    os.kill(left[0], signal.SIGKILL)
+
+
+def test_a_program_that_prints_without_end_is_ended_at_the_limit(tmp_path: Path) -> None:
+    assert run_limited(["yes"], 10, 10, tmp_path) == b"y\n" * 5
+    assert not processes_in(tmp_path)
 
 
 def test_a_program_whose_output_has_no_place_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +220,17 @@ def test_untracked_files_are_named_up_to_a_number_and_counted(repo: Path) -> Non
     assert state["untracked"][:2] == ["folder/", "new_000"]
     assert not state["is_dirty"]
     assert diff == ""
+
+
+def test_more_files_than_are_counted_are_noted(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance_git, "_MAX_ANSWER", 20)
+    for number in range(5):
+        (repo / f"new_{number}").touch()
+
+    state, _ = read(repo)
+
+    assert state["untracked_count"] == 2
+    assert state["notes"] == ["there are more changed and untracked files than were counted"]
 
 
 def test_names_that_are_no_text_are_written_with_escapes(repo: Path) -> None:
