@@ -91,7 +91,7 @@ def find_job(cfg_class: str | None, cfg_file: Path | None = None) -> JobEntry:
     for entry in known:
         if entry.name == cfg_class:
             return entry
-    if cfg_file is not None and f"\nclass {cfg_class}(" in cfg_file.read_text(encoding="utf-8"):
+    if cfg_file is not None and f"\nclass {cfg_class}(".encode() in cfg_file.read_bytes():
         return JobEntry(cfg_class, cfg_file, "")  # its base may be imported under any name
     hint = did_you_mean(cfg_class, [entry.name for entry in known]) or "there is no JobCfg at all"
     missing = Problem(f"--cfg_class {cfg_class}", f"no such class in {where}", hint)
@@ -115,10 +115,10 @@ def _named_parts(module: ModuleType, changes: Mapping[str, Any]) -> dict[str, An
 
 def _classes(file: Path) -> list[JobEntry]:
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
-    except (OSError, SyntaxError, ValueError):
+        tree = ast.parse(file.read_bytes(), str(file))  # of bytes, which say their encoding
+    except (OSError, SyntaxError, ValueError) as error:
         load_python_file(file)  # raises, with the line or the files that are there
-        raise
+        raise BadConfigError(Problem(str(file), f"cannot be read: {error}")) from error
     jobs: dict[str, JobEntry] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and any(_is_job(base, jobs) for base in node.bases):

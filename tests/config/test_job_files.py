@@ -68,6 +68,27 @@ def test_the_classes_of_a_file_are_listed_with_the_first_line_of_their_docstring
     ]
 
 
+def test_a_file_in_another_encoding_is_read_as_python_reads_it(tmp_path):
+    path = tmp_path / "job.py"
+    text = '# coding: latin-1\nraise SystemExit\nclass A(JobCfg):\n    """F\xfcr Erika."""\n'
+    path.write_bytes((text + "class B(Imported): pass\n").encode("latin-1"))
+
+    assert list_jobs(path) == [JobEntry("A", path, "F\xfcr Erika.")]
+    assert find_job("B", path).name == "B"
+
+
+def test_a_file_that_only_python_can_read_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "job.py"
+    path.touch()
+
+    def refuse(self):
+        raise OSError("Stale file handle")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(BadConfigError, match=r"job.py: cannot be read: Stale file handle"):
+        list_jobs(path)
+
+
 def test_listing_runs_no_file(tmp_path):
     marker = tmp_path / "was_run"
     path = tmp_path / "job.py"
