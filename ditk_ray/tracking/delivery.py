@@ -12,7 +12,6 @@ from typing import Any
 
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
-from ditk_ray.errors import first_line
 from ditk_ray.provenance.secrets import mask_text
 from ditk_ray.provenance.snapshot import PROVENANCE_FOLDER
 from ditk_ray.record.journal import TRACKING_FOLDER, Event, journal_path, read_chunk, read_events
@@ -25,6 +24,7 @@ from ditk_ray.tracking.mlflow_store import (
     RunUpdate,
     UpdateCollector,
     is_refused,
+    masked_line,
     params_of,
     tags_of,
 )
@@ -240,7 +240,7 @@ class Delivery:
         self._failures += 1
         self._is_poison = self._failures >= FAILURES_OF_POISON
         _log.info("not delivered yet: %s: %s", type(error).__name__, mask_text(str(error)))
-        self.state.error = mask_text(f"{type(error).__name__}: {first_line(error)}")
+        self.state.error = f"{type(error).__name__}: {masked_line(error)}"
         try:
             write_state(self._folder, self.state)
         except OSError as problem:

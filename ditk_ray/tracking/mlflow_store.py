@@ -190,7 +190,7 @@ class StoredExperiment:
         try:
             self._client = MlflowClient(tracking_uri=uri)
         except Exception as error:  # databases and their drivers have errors of their own
-            what = f"is no MLflow store: {mask_text(first_line(error))}"
+            what = f"is no MLflow store: {masked_line(error)}"
             raise BadConfigError(Problem(mask_text(uri), what)) from error
         self.runs = self._all_runs(self._find(name))
         if not self.runs:
@@ -224,7 +224,7 @@ class StoredExperiment:
                 return str(found.experiment_id)
             known = self._client.search_experiments(max_results=PAGE_SIZE)
         except MlflowException as error:
-            raise BadConfigError(Problem(where, f"cannot be read: {first_line(error)}")) from error
+            raise BadConfigError(Problem(where, f"cannot be read: {masked_line(error)}")) from error
         what = "was deleted" if found is not None else "there is no such experiment"
         hint = did_you_mean(name, [item.name for item in known])
         raise BadConfigError(Problem(where, what, hint))
@@ -238,7 +238,7 @@ class StoredExperiment:
         try:
             found = get_results_from_paginated_fn(page, PAGE_SIZE)
         except MlflowException as error:
-            raise StoreUnreachableError(f"the runs cannot be read: {first_line(error)}") from error
+            raise StoreUnreachableError(f"the runs cannot be read: {masked_line(error)}") from error
         return list({run.info.run_id: run for run in found}.values())
 
 
@@ -256,6 +256,11 @@ def _require_server(uri: str) -> None:
         why = first_line(error).rstrip(")'\"").rpartition(": ")[2]
     if why:
         raise StoreUnreachableError(f"no MLflow server answers at {mask_text(uri)}: {why}")
+
+
+def masked_line(error: BaseException) -> str:
+    """Return how an error begins, without the password of a URL that it may name."""
+    return mask_text(first_line(error))
 
 
 @dataclass

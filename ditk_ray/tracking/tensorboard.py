@@ -34,8 +34,8 @@ from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.record_writer import RecordWriter
 from tensorboardX.summary import text
 
-from ditk_ray.errors import DitkRayError, first_line
-from ditk_ray.tracking.mlflow_store import StoredExperiment
+from ditk_ray.errors import DitkRayError
+from ditk_ray.tracking.mlflow_store import StoredExperiment, masked_line
 from ditk_ray.util.locks import HeldError, held
 
 LOCK_FILE = ".mlflow_export.lock"
@@ -108,7 +108,7 @@ class _Export:
                     return RunExport(run_id, name, folder, "kept", int(file.suffix[1:]))
             return RunExport(run_id, name, folder, "written", self._write(run, folder))
         except Exception as error:  # of one run alone, and MLflow's are of many kinds
-            return RunExport(run_id, name, folder, "failed", error=first_line(error))
+            return RunExport(run_id, name, folder, "failed", error=masked_line(error))
 
     def _write(self, run: Run, folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)

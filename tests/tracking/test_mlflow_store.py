@@ -5,7 +5,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import ErrorCode
 from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 
-from ditk_ray.tracking.mlflow_store import clipped, is_refused, metrics_of, mlflow_name
+from ditk_ray.tracking.mlflow_store import clipped, masked_line, is_refused, metrics_of, mlflow_name
 
 pytestmark = pytest.mark.mlflow
 
@@ -53,3 +53,10 @@ def test_trouble_that_passes_is_no_refusal():
     assert not refusal("BAD_REQUEST")
     assert not refusal("TEMPORARILY_UNAVAILABLE")
     assert not is_refused(ConnectionError("refused"))
+
+
+def test_the_first_line_of_an_error_has_no_password():
+    error = MlflowException("API request to http://me:pa55@host/api failed\nmore")
+
+    assert masked_line(error) == "API request to http://me:***@host/api failed"
+    assert masked_line(TimeoutError()) == "TimeoutError"

@@ -275,9 +275,10 @@ def test_a_server_that_goes_away_ends_it_and_what_is_complete_stays(
         told.append(result)
         proxy.shut()
 
-    experiment = StoredExperiment(proxy.uri, name)
-    with pytest.raises(StoreUnreachableError, match="refused"):
+    experiment = StoredExperiment(proxy.uri.replace("//", "//me:pa55@"), name)
+    with pytest.raises(StoreUnreachableError, match="refused") as caught:
         export_experiment(experiment, tmp_path, 2, take)
+    assert "pa55" not in f"{caught.value} {told}"
 
     assert [(item.run_id, item.outcome) for item in told[:1]] == [(three_runs[0], "written")]
     assert_complete(client, {three_runs[0]: told[0]}, three_runs[:1])
