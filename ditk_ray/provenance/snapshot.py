@@ -16,13 +16,13 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import ditk_ray
-from ditk_ray.provenance.git import CommandFailedError, code_facts, run_limited, shown, unused_diff
+from ditk_ray.provenance.git import code_facts, run_limited, shown, unused_diff
 from ditk_ray.provenance.secrets import mask_arguments, mask_text
 from ditk_ray.util.files import write_whole
 from ditk_ray.util.plain import json_text
@@ -76,34 +76,39 @@ def write_provenance(
 
 
 def _machine_facts() -> dict[str, Any]:
-    notes, versions = [], packages()
-    working_directory, found = None, []
-    try:
-        working_directory = shown(str(Path.cwd()))
-    except OSError as error:
-        notes.append(f"working directory: {error}")
-    try:
-        found = gpus()
-    except CommandFailedError as error:
-        notes.append(f"gpus: {shown(mask_text(str(error)))}")
+    asked: dict[str, tuple[Callable[[], Any], Any]] = {
+        "working_directory": (lambda: shown(str(Path.cwd())), None),
+        "host": (_host, None),
+        "gpus": (gpus, []),
+        "packages": (packages, {}),
+    }
+    facts: dict[str, Any] = {}
+    notes = []
+    for name, (ask, instead) in asked.items():
+        try:
+            facts[name] = ask()
+        except Exception as error:  # whatever is odd about the machine: the sweep matters more
+            facts[name] = instead
+            notes.append(f"{name.replace('_', ' ')}: {shown(mask_text(str(error)))}")
     python = {"version": platform.python_version(), "executable": sys.executable}
-    host = {
+    return {
+        **facts,
+        "python": {**python, "implementation": platform.python_implementation()},
+        "environment": {
+            name: mask_text(os.environ[name]) for name in _VARIABLES if name in os.environ
+        },
+        "ray": facts["packages"].get("ray"),
+        "notes": notes,
+    }
+
+
+def _host() -> dict[str, Any]:
+    return {
         "name": socket.gethostname(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "usable_cpus": len(os.sched_getaffinity(0)),
         "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-    }
-    known = {name: mask_text(os.environ[name]) for name in _VARIABLES if name in os.environ}
-    return {
-        "working_directory": working_directory,
-        "python": {**python, "implementation": platform.python_implementation()},
-        "host": host,
-        "gpus": found,
-        "environment": known,
-        "ray": versions.get("ray"),
-        "packages": versions,
-        "notes": notes,
     }
 
 
@@ -127,7 +132,8 @@ def packages() -> dict[str, str]:
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         with contextlib.suppress(Exception):  # one that is half removed
-            found.setdefault(distribution.name, distribution.version)
+            if distribution.name:
+                found.setdefault(distribution.name, distribution.version)
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,6 +66,29 @@ def test_packages_are_not_imported_for_it() -> None:
     snapshot.packages()
 
     assert not {name.partition(".")[0] for name in set(sys.modules) - before} & {"torch", "wandb"}
+
+
+def test_a_distribution_without_a_name_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [SimpleNamespace(name=name, version="1.0") for name in (None, "b", "A")]
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: found)
+
+    assert snapshot.packages() == {"A": "1.0", "b": "1.0"}
+
+
+@pytest.mark.parametrize("name", ["packages", "host"])
+def test_what_cannot_be_found_out_about_the_machine_is_a_note(
+    facts: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def fail() -> None:
+        raise ValueError("odd")
+
+    monkeypatch.setattr(snapshot, {"packages": "packages", "host": "_host"}[name], fail)
+
+    told = facts()
+
+    assert not told[name]
+    assert told["notes"] == [f"{name}: odd"]
+    assert told["python"]["version"] == platform.python_version()
 
 
 def test_secrets_of_the_command_are_masked(facts: Any) -> None:
