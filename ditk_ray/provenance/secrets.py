@@ -30,6 +30,11 @@ _ABOUT = {
     *("embeddings", "shape", "ratio", "prob", "probs", "usage", "var", "column", "regex"),
     *("separator", "policy", "class", "mode", "manager"),
 }
+_OF_A_TEXT = {
+    *("pad", "bos", "eos", "unk", "sep", "cls", "mask", "special", "stop", "start", "end", "begin"),
+    *("image", "text", "word", "sub", "max", "min", "num", "n", "per", "next", "prev", "previous"),
+    *("first", "last", "current", "new", "each", "every", "class", "action", "state", "reward"),
+}
 _FILES = (
     *(".env", ".env.*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore"),
     *("*.kdbx", "*.ovpn", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*credentials*"),
@@ -48,8 +53,11 @@ def is_secret_name(name: str) -> bool:
     words = [word.lower() for word in _WORD.findall(name[-_MAX_NAME:])]
     if not words or words[-1] in _ABOUT:
         return False
+    found = _SECRETS.intersection(words)
+    if found == {"token"} and words[-1] == "token":
+        return len(words) == 1 or words[-2] not in _OF_A_TEXT
     has_key = any(kind in _KINDS_OF_KEY and word == "key" for kind, word in pairwise(words))
-    return has_key or not _SECRETS.isdisjoint(words)
+    return has_key or bool(found)
 
 
 def is_secret_file(path: str) -> bool:

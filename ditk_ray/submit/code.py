@@ -101,10 +101,10 @@ def _name_of(data: bytes) -> str:
 
 
 def _size(file: Path) -> int | None:
-    """Return the size of a file; None if it is something else, or gone."""
+    """Return the size of a file; None if it is something else, or gone with its folder."""
     try:
         found = file.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:  # reading it says why: what cannot be looked at must not be missing silently
         return 0

@@ -42,6 +42,15 @@ def test_a_repository_is_shipped_by_gits_rules(tmp_path):
     assert shipped(root / "sub") == ("b.py",)
 
 
+def test_a_folder_that_became_a_file_is_shipped_as_that(tmp_path):
+    root = new_repository(tmp_path / "repo", {"data/a.csv": "a", "b.py": "b"})
+    (root / "data/a.csv").unlink()
+    (root / "data").rmdir()
+    write(root, "data")
+
+    assert shipped(root) == ("b.py", "data")
+
+
 def test_what_git_ignores_is_not_shipped_when_git_cannot_be_asked(tmp_path, monkeypatch):
     root = new_repository(tmp_path / "repo", {"a.py": "a", ".gitignore": ".env\n"})
     write(root, ".env")
