@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import sys
 import tempfile
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 from ditk_ray.cli.flags import StorageCommand, SweepCommand
@@ -166,7 +166,7 @@ def link_events(links: Path, sweep: Path, all_attempts: bool = False) -> int:
 
     A trial is `trial_00000`, or `trial_00000/seed_0` with several seeds. Of its attempts the
     newest that has event files is linked, or each of them as `trial_00000/attempt_0`. The
-    folder `links` has nothing else; it is made anew if something is gone from the sweep.
+    folder `links` has nothing else; a link that is right stays, as TensorBoard would read it anew.
     """
     wanted = {
         "/".join(filter(None, [trial.name, place])): target.resolve()
@@ -175,13 +175,14 @@ def link_events(links: Path, sweep: Path, all_attempts: bool = False) -> int:
     }
     known = {link for link in links.rglob("*") if link.is_symlink()}
     linked = {str(link.relative_to(links)): link.readlink() for link in known}
-    if not linked.items() <= wanted.items():
-        shutil.rmtree(links)
-        links.mkdir(mode=0o700)
-        linked.clear()
-    for name in wanted.keys() - linked.keys():
+    for name in linked.keys() - dict(linked.items() & wanted.items()).keys():
+        (links / name).unlink()
+        with contextlib.suppress(OSError):  # up to the first folder that has something else
+            for folder in PurePath(name).parents[:-1]:
+                (links / folder).rmdir()
+    for name, target in wanted.items() - linked.items():
         (links / name).parent.mkdir(parents=True, exist_ok=True)
-        (links / name).symlink_to(wanted[name], target_is_directory=True)
+        (links / name).symlink_to(target, target_is_directory=True)
     return len(wanted)
 
 

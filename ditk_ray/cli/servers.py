@@ -145,8 +145,12 @@ class ServerCommand(Command):
                     print(page, flush=True)
                     if self.open:
                         open_page(page)
-                    while not _has_ended(process, TICK_SECONDS):
+                    pause = TICK_SECONDS
+                    while not _has_ended(process, pause):
+                        begun = time.monotonic()
                         tick()
+                        # Thousands of trials take a while to look through.
+                        pause = max(TICK_SECONDS, 20 * (time.monotonic() - begun))
                     what = "ended"
                 code = process.poll()
                 how = "it does not answer" if code is None else f"it left with code {code}"
@@ -192,11 +196,14 @@ def _comes_up(address: Address, process: subprocess.Popen[bytes]) -> bool:
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """End the server and all that it started, TERM first; nothing may interrupt that."""
     _ignore_signals()
-    with contextlib.suppress(ProcessLookupError):
+    with contextlib.suppress(ProcessLookupError):  # as soon as none of its helpers is left
         os.killpg(process.pid, signal.SIGTERM)
-    _has_ended(process, _END_SECONDS)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # what is left of its helpers
+        deadline = time.monotonic() + _END_SECONDS
+        while time.monotonic() < deadline:
+            process.poll()
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 

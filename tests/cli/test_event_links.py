@@ -90,6 +90,17 @@ def test_a_link_becomes_a_folder_of_links_and_again_a_link(sweep, place):
     assert linked(place) == {"trial_00000": first}
 
 
+def test_a_link_that_is_right_stays_when_another_changes(sweep, place):
+    events(sweep, 0, "attempt_0")
+    events(sweep, 1, "attempt_0")
+    link_events(place, sweep)
+    before = (place / "trial_00000").lstat().st_ctime_ns
+    events(sweep, 1, "attempt_1")
+    link_events(place, sweep)
+    assert "attempt_1" in str(linked(place)["trial_00001"])
+    assert (place / "trial_00000").lstat().st_ctime_ns == before
+
+
 def test_what_is_removed_from_the_sweep_is_unlinked(sweep, place):
     events(sweep, 0, "attempt_0")
     link_events(place, sweep)

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,18 @@ print("the server's own log", flush=True)
 http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind="127.0.0.1")
 """
 RUN = """
-import sys
+import sys, time
 from ditk_ray.cli import servers as sp
-sp._END_SECONDS = 0.5
-sp.TICK_SECONDS = 0.5
 port, verbose = sys.argv[1:]
+sp._END_SECONDS = 20 if verbose == "patient" else 0.5
+sp.TICK_SECONDS = 0.05 if verbose == "slow" else 0.5
 command, address = [sys.executable, "server.py", port], sp.Address("127.0.0.1", int(port))
 server = sp.ServerCommand(verbose=verbose == "verbose")
+def tick():
+    print("tick", flush=True)
+    time.sleep(0.1 if verbose == "slow" else 0)
 try:
-    server.serve(
-        "the server", command, address, "ready", tick=lambda: print("tick", flush=True)
-    )
+    server.serve("the server", command, address, "ready", tick=tick)
 except sp.DitkRayError as error:
     sys.exit(f"failed: {error}")
 """
@@ -87,6 +89,31 @@ def test_signals_that_follow_do_not_keep_it_from_ending_all(serve, tmp_path):
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (0, SAID)
     wait_until(lambda: not processes_in(tmp_path), 5, "the last process to end")
+
+
+def test_helpers_of_a_server_that_has_left_have_time_to_end(serve, tmp_path):
+    helper = (
+        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), open('saved', 'w'), exit()))"
+    )
+    code = SERVER.replace(
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)", f"{helper}; open('up', 'w')"
+    )
+    process = serve(code=code, mode="patient")
+    wait_until((tmp_path / "up").exists, 10, "the helper to be up")
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert (tmp_path / "saved").exists()
+    assert not processes_in(tmp_path)
+
+
+def test_what_takes_long_between_is_done_seldom(serve):
+    process = serve(mode="slow")
+    assert process.stdout.readline() == "ready\n"
+    assert process.stdout.readline() == "tick\n"
+    begun = time.monotonic()
+    assert process.stdout.readline() == "tick\n"
+    assert time.monotonic() - begun > 1.9
 
 
 def test_a_server_does_not_outlive_a_command_that_is_killed(serve, port):
