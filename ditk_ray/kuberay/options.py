@@ -29,15 +29,19 @@ from ditk_ray.submit.clusters import is_address
 from ditk_ray.util.units import parse_bytes, parse_seconds
 
 _MOST = 2**31 - 1  # KubeRay's numbers are of 32 bits
+_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_DOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+_LABEL_KEY = rf"(?:(?=[^/]{{1,253}}/){_DOMAIN}/)?{_NAME}"
+_NODE_LABEL = re.compile(rf"({_LABEL_KEY})=((?:{_NAME})?)")
 _TOLERATION = re.compile(
-    r"(?P<key>[\w./-]+)(=(?P<value>[\w.-]*))?"
+    rf"(?P<key>{_LABEL_KEY})(=(?P<value>(?:{_NAME})?))?"
     r"(:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute))?"
 )
 
 
 def _text_like(pattern: str, wanted: str, most: int = 253) -> AfterValidator:
     def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
+        if not re.fullmatch(pattern, text, re.ASCII):
             raise ValueError(f"is {text!r}; it has to be {wanted}")
         if len(text) > most:
             raise ValueError(f"is {text!r}, which has {len(text)} characters; {most} are allowed")
@@ -51,7 +55,7 @@ def _cluster_name(most: int) -> AfterValidator:
 
 
 def _node_label(text: Any) -> tuple[str, str]:
-    found = re.fullmatch(r"([\w./-]+)=([\w.-]*)", str(text))
+    found = _NODE_LABEL.fullmatch(str(text))
     if found is None:
         raise ValueError(f"is {text!r}; it has to be KEY=VALUE of a label")
     return found[1], found[2]
@@ -69,7 +73,7 @@ def _toleration(text: Any) -> dict[str, str]:
 
 def _ray_version(given: str) -> str:
     text = given or version("ray")
-    found = re.fullmatch(r"(\d+)\.(\d+)(\.\w+)*", text)
+    found = re.fullmatch(r"(\d+)\.(\d+)(\.\w+)*", text, re.ASCII)
     if found is None or (int(found[1]), int(found[2])) < (2, 52):
         why = "older ones know no tokens: whoever reached the dashboard would run code"
         raise ValueError(f"is {text!r}; it has to be 2.52.0 or newer: {why}")
@@ -85,8 +89,10 @@ def _mlflow_uri(text: str) -> str:
     return text
 
 
-ObjectName = Annotated[str, _text_like(r"[a-z0-9.-]+", "a name of an object on Kubernetes")]
-LabelValue = Annotated[str, _text_like(r"[\w.-]+", "a value of a label", 63)]
+ObjectName = Annotated[str, _text_like(_DOMAIN, "a name of an object on Kubernetes")]
+LabelValue = Annotated[
+    str, _text_like(_NAME, "a value of a label, 63 letters, digits, - _ . at most")
+]
 Count = Annotated[int, Field(ge=0, le=_MOST)]
 Positive = Annotated[int, Field(ge=1, le=_MOST)]
 Memory = Annotated[int, BeforeValidator(parse_bytes), Field(ge=2**20)]

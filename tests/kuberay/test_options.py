@@ -56,6 +56,18 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ([*RL, "--spot"], "--spot of group 'workers': is not known for --cloud generic"),
         ([*RL, "--node_selector", "pool"], "'pool'; it has to be KEY=VALUE"),
         ([*RL, "--node_selector", "a b=c"], "it has to be KEY=VALUE"),
+        *(
+            ([*RL, "--node_selector", label], "it has to be KEY=VALUE")
+            for label in ("pool=gpu_", "_x=a", "y/=a", "/z=a", "A/z=a", "größe=a", f"{'k' * 64}=a")
+        ),
+        ([*RL, "--node_selector", "a=groß"], "it has to be KEY=VALUE"),
+        ([*RL, "--toleration", "_x/y"], "it has to be KEY[=VALUE][:EFFECT]"),
+        ([*RL, "--toleration", "a=b_"], "it has to be KEY[=VALUE][:EFFECT]"),
+        ([*RL, "--image_pull_secret", "a-"], "--image_pull_secret: is 'a-'; it has to be a name"),
+        ([*RL, "--results_claim", ".."], "--results_claim: is '..'; it has to be a name"),
+        ([*RL, "--queue", "_q_"], "--queue: is '_q_'; it has to be a value of a label"),
+        ([*RL, "--queue", "q" * 64], "it has to be a value of a label"),
+        ([*RL, "--image", "größe:1"], "--image: is 'größe:1'; it has to be an image"),
         ([*RL, "--toleration", "a:Never"], "[:EFFECT], with EFFECT NoSchedule"),
         ([*RL, "--toleration", "=a"], "it has to be KEY[=VALUE][:EFFECT]"),
         ([*RL, "--queue", "a b"], "--queue: is 'a b'; it has to be a value of a label"),
@@ -162,6 +174,12 @@ def test_any_accelerator_goes_where_nobody_knows_them_all(capsys):
     for cloud, label in (("generic", "nvidia.com/gpu.product"), ("gke", "gke-accelerator")):
         assert main([*launch, "--cloud", cloud]) == 0
         assert f"{label}: X-1" in capsys.readouterr().out
+
+
+def test_labels_are_taken_as_kubernetes_takes_them():
+    labels = ["a.b-c/d_e.F=G-1", "k" * 63 + "=" + "v" * 63, "empty="]
+    group = Group.model_validate({"node_selector": labels})
+    assert [f"{key}={value}" for key, value in group.node_selector] == labels
 
 
 def test_tolerations_are_read_in_all_their_forms():
