@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from numbers import Real
 from statistics import fmean
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from ray.tune.result import TRAINING_ITERATION
 
@@ -62,18 +63,25 @@ _TOKEN = re.compile(
 )
 
 
+class Report(NamedTuple):
+    """The metrics of an evaluation, and the least and the most that each has been up to it."""
+
+    numbers: dict[str, float]
+    ranges: dict[str, tuple[float, float]]
+
+
 @dataclass
 class History:
-    """What the trials of a sweep have reported, each along its line of progress.
+    """What the trials of a sweep have reported of `metrics`, each along its line of progress.
 
-    A line has the number of each evaluation and its `metrics`. Of trials that have ended only
-    what they add to the sweep's sums is kept. Trials report the mean of their `seeds`, each of
-    which has made its own steps.
+    A line has the report of each evaluation by its number, in order. Of trials that have ended
+    only what they add to the sweep's sums is kept. Trials report the mean of their `seeds`, each
+    of which has made its own steps.
     """
 
     metrics: frozenset[str]
     seeds: int = 1
-    lines: dict[str, dict[int, dict[str, float]]] = field(default_factory=dict)
+    lines: dict[str, dict[int, Report]] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     sums: dict[str, float] = field(default_factory=dict)
     begun: float | None = None
@@ -84,13 +92,18 @@ class History:
 
     def add(self, trial: str, result: Result) -> None:
         """Take a report; a number that comes again replaces what was reported from there on."""
-        line = self.lines.get(trial, {})
-        number = result.get(TRAINING_ITERATION) or max(line, default=0) + 1
+        line = self.lines.setdefault(trial, {})
+        number = result.get(TRAINING_ITERATION) or next(reversed(line), 0) + 1
         number -= result.get(ENDED) in _REPEATING
         found = {name: result.get(name) for name in self.metrics}
         numbers = {name: float(value) for name, value in found.items() if isinstance(value, Real)}
-        kept = {known: made for known, made in line.items() if known < number}
-        self.lines[trial] = {**kept, number: numbers}
+        while line and next(reversed(line)) >= number:
+            line.popitem()
+        ranges = next(reversed(line.values())).ranges.copy() if line else {}
+        for name, value in numbers.items():
+            low, high = ranges.get(name, (math.inf, -math.inf))
+            ranges[name] = min(low, value), max(high, value)  # neither of them takes a nan
+        line[number] = Report(numbers, ranges)
 
     def end(self, trial: str) -> None:
         if trial not in self.ended:
@@ -100,16 +113,14 @@ class History:
         self.lines.pop(trial, None)
 
     def newest(self, trial: str | None) -> Mapping[str, float]:
-        line = self.lines.get(trial or "", {})
-        return next(reversed(line.values()), {})
+        return next((made.numbers for made in self._newest_first(trial)), {})
 
-    def values(self, trial: str | None, metric: str) -> list[float]:
-        """Return a metric's values, oldest first; none if the newest report is without it."""
-        if metric in _TOTALS:
-            return [self.total(metric.removeprefix(_SWEEP))]
+    def reports(self, trial: str | None, metric: str, count: int) -> list[Report]:
+        """Return the last reports with a metric, newest first; none if the newest is without it."""
         if metric not in self.newest(trial):
             return []
-        return [made[metric] for made in self.lines[trial or ""].values() if metric in made]
+        found = (made for made in self._newest_first(trial) if metric in made.numbers)
+        return list(islice(found, count))
 
     def total(self, name: str) -> float:
         """Return a figure of the whole sweep: its time, its ended trials, or a sum over trials."""
@@ -122,8 +133,11 @@ class History:
         return self.seeds * (self.sums.get(name, 0.0) + running)
 
     def _reached(self, trial: str, name: str) -> float:
-        line = reversed(self.lines.get(trial, {}).values())
-        return next((made[name] for made in line if name in made), 0.0)
+        found = (made.numbers for made in self._newest_first(trial))
+        return next((numbers[name] for numbers in found if name in numbers), 0.0)
+
+    def _newest_first(self, trial: str | None) -> Iterator[Report]:
+        return reversed(self.lines.get(trial or "", {}).values())
 
 
 @dataclass(eq=False)
@@ -190,7 +204,9 @@ def combine(word: Literal["and", "or"], rules: Sequence[Rule]) -> Rule:
 def _is_beyond(
     metric: str, count: int, compare: Compare, bound: float, history: History, trial: str | None
 ) -> bool:
-    values = history.values(trial, metric)[-count:]
+    if metric in _TOTALS:
+        return compare(history.total(metric.removeprefix(_SWEEP)), bound)
+    values = [made.numbers[metric] for made in history.reports(trial, metric, count)]
     return len(values) == count and compare(fmean(values), bound)
 
 
@@ -203,11 +219,10 @@ def _is_plateau(
     history: History,
     trial: str | None,
 ) -> bool:
-    found = history.values(trial, metric)
+    found = history.reports(trial, metric, count + 1)
     if len(found) <= count:
         return False
-    values = [-math.inf if math.isnan(value) else sign * value for value in found]
-    old, new = max(values[:-count]), max(values)
+    new, old = (sign * found[place].ranges[metric][sign > 0] for place in (0, -1))
     if math.isinf(old):
         return not new > old
     return not new - old > (least * abs(old) if is_share else least)
@@ -287,6 +302,8 @@ class _Parser:
         least, unit = 0.0, ""
         if function == "plateau" and self._skip(","):
             least, unit = self._number("an improvement, such as 0.5 or 1%", "%")
+            if least < 0:
+                self._fail("expected an improvement, such as 0.5 or 1%", at=self._next - 1)
         self._expect(")")
         if function == "mean":
             return self._threshold(start, name, metric, count)

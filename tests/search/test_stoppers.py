@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import random
 import time
 from typing import Any
 
@@ -199,6 +200,33 @@ def test_a_plateau_follows_the_mode_of_its_metric():
 )  # fmt: skip
 def test_a_plateau_may_demand_an_improvement_by_an_amount_or_a_share(rule, end):
     assert ends_at(build_stopper(rule), 100, 102, 104, 106, 108.5) == end
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_a_plateau_over_lines_that_are_gone_back_on_is_what_all_values_say(mode):
+    rng, sign = random.Random(3), 1 if mode == "max" else -1
+    stopper = build_stopper("plateau(eval_value, 3, 1)", [Objective("eval_value", mode)])
+    line: list[float] = []
+    ends = 0
+    for _ in range(500):
+        del line[len(line) - rng.choice([0] * 5 + [rng.randrange(5)]) :]
+        line.append(rng.choice([math.nan, rng.uniform(0, 9), rng.uniform(0, 90)]))
+        scores = [sign * value if value == value else -math.inf for value in line]
+        best, old = max(scores), max(scores[:-3], default=-math.inf)
+        expected = len(line) > 3 and not (best > old if math.isinf(old) else best - old > 1)
+        assert told(stopper, line[-1], start=len(line) - 1) == [expected]
+        ends += expected
+        if len(line) > 30:
+            line = []
+    assert 100 < ends < 400
+
+
+def test_a_long_training_is_looked_at_in_little_time():
+    stopper = build_stopper("plateau(eval_value, 5) and mean(eval_value, 3)>=9")
+    begun = time.process_time()
+    for number in range(1, 10001):
+        stopper("t", {"eval_value": 1.0, "training_iteration": number})
+    assert time.process_time() - begun < 2
 
 
 def test_a_score_that_is_no_number_is_no_improvement_and_none_is_no_evaluation():
@@ -496,6 +524,7 @@ def test_a_stopper_is_saved_with_its_state():
         ("plateau(eval_value,)", "at ')' (character 20): expected a number"),
         ("plateau(eval_value, 0.5)", "at '0.5' (character 21): expected a number of evaluations"),
         ("plateau(eval_value, 5, 1m)", "at '1m' (character 24): expected an improvement"),
+        ("plateau(eval_value, 5, -1)", "at '-1' (character 24): expected an improvement"),
         ("plateau(5, 5)", "at '5' (character 9): expected the name of a metric"),
         ("mean(eval_value, 3)", "at the end: expected >=, <=, > or < after 'mean'"),
         ("mean(eval_value, 3, 4)>=5", "at ',' (character 19): expected ')'"),
