@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from ditk_ray.cli.flags import Format, StorageCommand, SweepCommand, format_option
 from ditk_ray.cli.output import note, print_value
 from ditk_ray.config.options import option, positive
-from ditk_ray.errors import DitkRayError
+from ditk_ray.errors import BadConfigError, DitkRayError, Problem
 from ditk_ray.provenance.secrets import mask_text
 from ditk_ray.record.sweep_folder import find_sweep
 from ditk_ray.tracking.delivery_process import sync
-from ditk_ray.tracking.recording import calm_mlflow, chosen_uri, embedded_uri, resolved_uri
+from ditk_ray.tracking.recording import NOWHERE, calm_mlflow, chosen_uri, embedded_uri, resolved_uri
 
 if TYPE_CHECKING:
     from ditk_ray.tracking.tensorboard import RunExport
@@ -41,17 +41,22 @@ class Sync(SweepCommand):
     def run(self) -> int:
         folder = find_sweep(self.sweep, self.storage_path)
         uri = chosen_uri(self.mlflow_uri) if self.mlflow_uri else None
+        if uri == NOWHERE:
+            raise BadConfigError(Problem("--mlflow_uri none", "is not a store to send records to"))
         calm_mlflow()
         state = sync(folder, uri, lambda share: note(f"sent {share:.0%}"))
         where = mask_text(resolved_uri(state.uri, folder))
         if self.format == "json":
             shown = {"mlflow_uri": where, "runs": len(state.runs), "refused": state.refused}
-            print_value({"sweep": folder.name, **shown})
+            print_value({"sweep": folder.name, **shown, "files_missing": state.files_missing})
         else:
-            print(f"all of {folder.name} is in {where}: {len(state.runs)} runs")
+            how_much = "not all" if state.files_missing else "all"
+            print(f"{how_much} of {folder.name} is in {where}: {len(state.runs)} runs")
         if state.refused:
             note(f"MLflow refused {state.refused} records")
-        return 1 if state.refused else 0
+        if state.files_missing:
+            note(f"files of {len(state.files_missing)} runs are missing: run it again to send them")
+        return 1 if state.refused or state.files_missing else 0
 
 
 class Export(StorageCommand):

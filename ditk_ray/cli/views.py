@@ -219,6 +219,8 @@ def _recording_line(seen: SeenSweep, recording: Recording | None) -> str:
     if seen.is_alive:
         return f"being recorded in {where}" + (f"; {waiting}" if why else "")
     missing = waiting if recording.pending else "its end is missing"
+    if not recording.pending and recording.is_ended:
+        missing = f"files of {recording.files_missing} runs are missing"
     return f"not all of it is in {where}: {missing}; send it with: ditk-ray sync {name}"
 
 

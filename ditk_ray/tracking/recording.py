@@ -148,6 +148,8 @@ class Recording:
     pending: int
     """How many bytes of the journal wait."""
     refused: int
+    files_missing: int
+    """Of how many runs files could not be uploaded yet."""
     error: str | None
     is_ended: bool
     """Whether the journal says how the sweep ended."""
@@ -155,7 +157,7 @@ class Recording:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is missing in the store, and nothing will follow."""
-        return self.is_ended and not self.pending
+        return self.is_ended and not self.pending and not self.files_missing
 
     @property
     def is_on_server(self) -> bool:
@@ -190,6 +192,7 @@ def read_recording(folder: Path) -> Recording | None:
         run_id=state.runs.get("", ""),
         pending=max(0, size - state.offset),
         refused=state.refused,
+        files_missing=len(state.files_missing),
         error=state.error,
         is_ended=last["kind"] == "end",
     )

@@ -125,6 +125,20 @@ def test_a_journal_that_lacks_its_end_is_sent_again(sweep, capsys):
     assert "its end is missing; send it with: ditk-ray sync mine" in shown(capsys, "mine")
 
 
+def test_files_that_are_missing_in_mlflow_are_sent_again(sweep, capsys):
+    sweep.write().recorded("embedded", files_missing=["", "trial_00000"])
+    missing = "files of 2 runs are missing; send it with: ditk-ray sync mine"
+    assert missing in shown(capsys, "mine")
+    data = json.loads(shown(capsys, "mine", "--format", "json"))
+    assert (data["mlflow"]["files_missing"], data["mlflow"]["is_complete"]) == (2, False)
+
+
+def test_records_are_not_sent_nowhere(sweep, capsys):
+    sweep.write().recorded("embedded")
+    assert main(["sync", str(sweep.folder), "--mlflow_uri", "none"]) == 2
+    assert "--mlflow_uri none: is not a store to send records to" in capsys.readouterr().err
+
+
 def test_a_sweep_that_is_not_recorded_says_so(sweep, capsys):
     sweep.write()
     assert "not recorded in MLflow" in shown(capsys, "mine")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,13 @@ class WrittenSweep:
         os.utime(self.folder / RECORD_FILE, (time, time))
         return self
 
-    def recorded(self, uri: str, delivered: float = 1.0, has_end: bool = True) -> WrittenSweep:
+    def recorded(
+        self,
+        uri: str,
+        delivered: float = 1.0,
+        has_end: bool = True,
+        files_missing: Sequence[str] = (),
+    ) -> WrittenSweep:
         """Write a journal, a part of which was delivered to the store."""
         journal = EventWriter(journal_path(self.folder))
         journal.append("sweep", id="1", name=self.folder.name, uri=uri, experiment="mine")
@@ -88,7 +95,9 @@ class WrittenSweep:
             journal.append("end", status="finished")
         journal.close()
         offset = int(journal_path(self.folder).stat().st_size * delivered)
-        write_state(self.folder, DeliveryState(uri, offset, "7", {"": "abc123"}))
+        write_state(
+            self.folder, DeliveryState(uri, offset, "7", {"": "abc123"}, 0, [*files_missing])
+        )
         return self
 
     def note_delivery_error(self, uri: str, error: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -10,10 +11,11 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
+from ditk_ray.cli.main import main
 from ditk_ray.record.journal import journal_path
 from ditk_ray.record.record import SweepStatus, TrialState
 from ditk_ray.tracking.delivery_process import sync
-from ditk_ray.tracking.recording import embedded_uri, read_state
+from ditk_ray.tracking.recording import embedded_uri, read_recording, read_state
 from tests.mlflow_server import RecordedRuns
 from tests.processes import PATIENCE, free_port, wait_until
 from tests.tracking.played_sweep import PlayedSweep
@@ -420,7 +422,7 @@ def test_a_store_that_was_removed_gets_everything_again(tmp_path):
     assert embedded(sweep).history("trial_00000", "eval_value") == [(100, 1)]
 
 
-def test_files_that_cannot_be_uploaded_hold_up_nothing_and_are_sent_later(tmp_path):
+def test_files_that_cannot_be_uploaded_hold_up_nothing_and_are_sent_later(tmp_path, capsys):
     in_the_way = tmp_path / "results/mlflow_artifacts"
     in_the_way.parent.mkdir()
     in_the_way.write_text("a file where a folder should be")
@@ -432,10 +434,15 @@ def test_files_that_cannot_be_uploaded_hold_up_nothing_and_are_sent_later(tmp_pa
     assert "files of 2 runs" in sweep.complaints[-1]
     assert embedded(sweep).history("trial_00000", "eval_value") == [(100, 1)]
 
-    in_the_way.unlink()
-    state = sync(sweep.folder)
+    assert main(["sync", str(sweep.folder)]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("not all of played is in ")
+    assert "files of 2 runs are missing" in said.err
 
-    assert state.files_missing == []
+    in_the_way.unlink()
+    assert main(["sync", str(sweep.folder), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files_missing"] == []
+    assert read_recording(sweep.folder).is_complete
     runs = embedded(sweep)
     assert runs.parent.info.status == "FINISHED"
     kept = runs.artifacts(runs.children["trial_00000"], tmp_path / "child")

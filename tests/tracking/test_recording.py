@@ -46,6 +46,12 @@ def test_a_journal_without_an_end_is_not_complete_even_if_it_was_delivered(sweep
     assert not recording.is_complete
 
 
+def test_a_delivered_journal_is_not_complete_without_all_files(sweep):
+    recording = read_recording(sweep.recorded("embedded", files_missing=["trial_00000"]).folder)
+    assert recording.files_missing == 1
+    assert not recording.is_complete
+
+
 def test_the_store_is_the_one_that_the_sweep_was_last_told(sweep):
     sweep.recorded("http://first:5000").recorded("http://second:5000")
     assert read_recording(sweep.folder).uri == "http://second:5000"
