@@ -151,7 +151,9 @@ async def _send_all(dispatch: Dispatch, jobs: Sequence[Job], form: str) -> int:
         if form == "table":
             sys.stdout.writelines(f"{job_id}\n" for job_id, _ in sent)
         else:
-            rows = [{"id": one, "cluster": at.name, "address": at.address} for one, at in sent]
+            rows = [
+                {"id": one, "cluster": at.name, "address": at.shown_address} for one, at in sent
+            ]
             print_value(rows, form)
     return 0
 
@@ -183,7 +185,7 @@ async def _stop(api: JobApi, job_id: str) -> None:
 
 
 def _what_next(job_id: str, api: JobApi) -> str:
-    where = f"--address {api.cluster.address}"
+    where = api.cluster.flag
     return (
         f"    follow it: ditk-ray submit --follow {job_id} {where}\n"
         f"    stop it:   ditk-ray submit --stop {job_id} {where}"
@@ -219,7 +221,7 @@ class JobPrinter:
         why = f": {reason}" if reason and state.status is not JobStatus.SUCCEEDED else ""
         note(f"{_standing(state)}{took}{why}")
         if state.status is JobStatus.LOST and state.cluster:
-            how = f"ditk-ray submit --follow {state.id} --address {state.cluster.address}"
+            how = f"ditk-ray submit --follow {state.id} {state.cluster.flag}"
             note(f"    when the cluster is back: {how}; if it is gone, submit the job again")
 
     def gave_up(self, cluster: KnownCluster, why: str) -> None:
@@ -299,7 +301,7 @@ def _as_dict(job: JobState) -> dict[str, Any]:
         "id": job.id,
         "command": job.entrypoint,
         "cluster": job.cluster.name if job.cluster else None,
-        "address": job.cluster.address if job.cluster else None,
+        "address": job.cluster.shown_address if job.cluster else None,
         "status": str(job.status),
         "exit_code": job.exit_code,
         "started": started and started.isoformat(timespec="seconds"),

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from ditk_ray.errors import BadConfigError, Problem
 from ditk_ray.execution.fork_client import runtime_folder
+from ditk_ray.provenance.secrets import mask_text
 from ditk_ray.util.files import write_private
 from ditk_ray.util.locks import locked
 from ditk_ray.util.suggest import did_you_mean
@@ -33,7 +34,23 @@ class KnownCluster:
     address: str
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.address})"
+        return f"{self.name} ({self.shown_address})"
+
+    @property
+    def shown_address(self) -> str:
+        return mask_text(self.address)
+
+    @property
+    def flag(self) -> str:
+        """What names it to a command; one whose address has a password is named as in the file."""
+        is_listed = self.name != _host_of(self.address)
+        if is_listed and self.shown_address != self.address:
+            return f"--cluster {self.name}"
+        return f"--address {self.shown_address}"
+
+
+def _host_of(address: str) -> str:
+    return urlsplit(address).netloc.rpartition("@")[2]
 
 
 def default_cluster_file() -> Path:
@@ -58,7 +75,7 @@ def read_clusters(path: Path) -> list[KnownCluster]:
     for number, line in enumerate(_read(path).splitlines(), 1):
         cluster = _parse(line)
         if cluster is None and not _COMMENT.fullmatch(line):
-            what = f"cannot be understood: {line.strip()!r}"
+            what = f"cannot be understood: {mask_text(line.strip())!r}"
             problems.append(Problem(f"{path}, line {number}", what, _EXPECTED))
         elif cluster and cluster.name in clusters:
             what = f"the cluster {cluster.name!r} is listed twice"
@@ -165,8 +182,10 @@ def _at(address: str, known: Sequence[KnownCluster]) -> KnownCluster:
     address = address.rstrip("/")
     if not is_address(address):
         what = "is not the address of a dashboard"
-        raise BadConfigError(Problem(f"--address {address}", what, "write http://HOST:8265"))
-    unnamed = KnownCluster(urlsplit(address).netloc.rpartition("@")[2], address)
+        raise BadConfigError(
+            Problem(f"--address {mask_text(address)}", what, "write http://HOST:8265")
+        )
+    unnamed = KnownCluster(_host_of(address), address)
     return next((cluster for cluster in known if cluster.address == address), unnamed)
 
 

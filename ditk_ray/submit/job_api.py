@@ -21,6 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from ditk_ray.errors import ClusterUnreachableError, JobRefusedError
+from ditk_ray.provenance.secrets import mask_text
 from ditk_ray.submit.clusters import KnownCluster, token_file, token_of
 from ditk_ray.submit.code import CodePackage
 from ditk_ray.submit.jobs import JobState, SubmitOptions
@@ -61,7 +62,7 @@ class JobApi:
             return str(answer["ray_version"])
         except (JobRefusedError, KeyError, TypeError, ValueError) as error:
             raise ClusterUnreachableError(
-                f"what answers at {self.cluster.address} is not Ray's dashboard\n"
+                f"what answers at {self.cluster.shown_address} is not Ray's dashboard\n"
                 "the address of a cluster is that of its dashboard, such as http://HOST:8265"
             ) from error
 
@@ -161,7 +162,7 @@ class JobApi:
             hint = "give the certificate that signed its own with --ca_cert FILE"
             what = f"the certificate of {self.cluster} is not trusted: {error.certificate_error}"
             return ClusterUnreachableError(f"{what}\n{hint}")
-        why = str(error) or type(error).__name__
+        why = mask_text(str(error)) or type(error).__name__
         if isinstance(error, TimeoutError):
             why = "timed out"
         elif isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:

@@ -38,6 +38,13 @@ def test_names_and_addresses_are_read_as_isaac_lab_writes_them(file):
     assert read_clusters(file) == [LAB, GKE]
 
 
+def test_a_cluster_whose_address_has_a_password_is_named_as_in_the_file():
+    secret = KnownCluster("lab", "http://me:pa55@h:1")
+    assert (str(secret), secret.flag) == ("lab (http://me:***@h:1)", "--cluster lab")
+    assert KnownCluster("h:1", secret.address).flag == "--address http://me:***@h:1"
+    assert LAB.flag == f"--address {LAB.address}"
+
+
 def test_without_a_file_there_are_no_clusters(file):
     assert read_clusters(file) == []
 
@@ -153,6 +160,10 @@ class TestWhichClustersAreMeant:
     def test_without_any_it_is_this_machine(self, file):
         (only,) = choose_clusters([], [], file, True)
         assert only.address == "http://127.0.0.1:8265"
+
+    def test_a_password_is_not_printed_back(self, file):
+        with pytest.raises(BadConfigError, match=r"--address ray://me:\*\*\*@h: is not"):
+            choose_clusters([], ["ray://me:pa55@h"], file, False)
 
     @pytest.mark.parametrize("address", ["h:8265", "ray://h:10001", "http://", "http://h:port"])
     def test_an_address_that_is_none_of_a_dashboard_is_refused(self, file, address):

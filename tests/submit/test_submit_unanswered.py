@@ -119,6 +119,23 @@ def test_a_job_whose_answer_was_lost_is_told_as_one_that_may_run(home, dashboard
     assert f"ditk-ray submit --stop {job_id} --address {dashboard.url}" in said.err
 
 
+def test_the_password_of_an_address_is_not_printed(home, dashboard, capsys, monkeypatch):
+    monkeypatch.delenv("RAY_AUTH_TOKEN")
+    secret = dashboard.url.replace("//", "//me:pa55@")
+    assert main([*SEND, "--address", secret, "--format", "json", "--", "true"]) == 0
+    assert main(["submit", "--address", nowhere().replace("//", "//me:pa55@"), "--list"]) == 2
+    dashboard.jobs.clear()
+    dashboard.is_mute = True
+    assert main([*SEND, "--address", secret, "--", "true"]) == 1
+    (home / ".cluster_config").write_text(f"name: lab address: {secret}\nlab {secret}\n")
+    assert main([*SEND, "--", "true"]) == 2
+    said = capsys.readouterr()
+    masked = dashboard.url.replace("//", "//me:***@")
+    assert f'"address": "{masked}"' in said.out
+    assert f"--address {masked}" in said.err
+    assert "pa55" not in said.out + said.err
+
+
 def test_a_variable_that_is_only_named_has_the_value_it_has_here(
     home, dashboard, capsys, monkeypatch
 ):
