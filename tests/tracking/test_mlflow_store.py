@@ -5,7 +5,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import ErrorCode
 from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 
-from ditk_ray.tracking.mlflow_store import clipped, masked_line, is_refused, metrics_of, mlflow_name
+from ditk_ray.tracking.mlflow_store import clipped, is_refused, masked_line, metrics_of, mlflow_name
 
 pytestmark = pytest.mark.mlflow
 
