@@ -9,9 +9,9 @@
 # code is the command's. Whatever ends it (scancel, too), Ray is ended on all nodes.
 #
 # The folder of results has to be one that all nodes see: submit from such a folder, or give
-# `--storage_path`. A job that Slurm requeues begins the command again: have it go on with what
-# there is by `tune --name NAME --resume_existing`. Before the time limit the command is told to
-# end (SIGTERM, see --signal below), so a sweep ends in good order and can be resumed.
+# `--storage_path`. A job that Slurm requeues starts the command again: with
+# `tune --name NAME --resume_existing` it resumes. Before the time limit the command gets
+# SIGTERM (see --signal below), so a sweep ends in good order and can be resumed.
 #
 # Settings, all by environment variable:
 #   DITK_RAY_VENV        the virtual environment to use      (default: what is on the PATH)
@@ -105,7 +105,7 @@ run_worker() {
   return "$code"
 }
 
-# Waits for a process of ours that was told to end, and kills it if it does not.
+# Waits for a process of ours that was asked to end, and kills it if it does not.
 ended() {
   for _ in $(seq 100); do
     kill -0 "$1" 2>/dev/null || return 0
@@ -154,7 +154,7 @@ work=$(mktemp -d)
 trap finish EXIT
 trap on_term TERM INT
 
-# Whoever has the token runs code as this user. It is in files that only the user can read, and
+# Anyone who has the token can run code as this user. It is in files that only the user can read, and
 # reaches the other nodes by srun's standard input: no command line and no environment shows it.
 unset RAY_AUTH_TOKEN
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$work/token RAY_ADDRESS=$address
