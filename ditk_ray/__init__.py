@@ -1,7 +1,7 @@
 """Tune DI-engine experiments at scale with Ray Tune.
 
 `JobCfg`, `when`, `any_of` and `all_of` are all that a sweep's file needs. They are
-loaded when they are first used, so that `import ditk_ray` costs nothing.
+loaded when they are first used, so that `import ditk_ray` is fast.
 """
 
 from __future__ import annotations

@@ -57,11 +57,11 @@ class DoesNotFitError(DitkRayError, exit_code=2):
 
 
 class ClusterUnreachableError(DitkRayError, exit_code=2):
-    """Nothing answers at the address of the Ray cluster, or it refuses us."""
+    """Nothing answers at the address of the Ray cluster, or it refuses the connection."""
 
 
 class JobRefusedError(DitkRayError):
-    """A Ray cluster does not do what its job API was asked; `status` is the HTTP status."""
+    """A Ray cluster refuses what its job API was asked; `status` is the HTTP status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message, status)
@@ -69,7 +69,7 @@ class JobRefusedError(DitkRayError):
 
 
 class StoreUnreachableError(DitkRayError):
-    """The MLflow store does not answer, or does not take what it is sent."""
+    """The MLflow store does not answer, or does not accept what it is sent."""
 
 
 class EngineMissingError(DitkRayError, exit_code=2):
@@ -125,7 +125,7 @@ class KubeUnreachableError(KubeError, exit_code=2):
 
 
 class KubeForbiddenError(KubeError, exit_code=2):
-    """The API server does not know us, or we lack a right."""
+    """Authentication failed, or this account lacks a permission."""
 
 
 class KubeNotFoundError(KubeError):

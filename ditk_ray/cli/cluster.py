@@ -35,7 +35,7 @@ FAMILY = Family(
         "forward": (".cluster_launch:Forward", "have a cluster's dashboard on 127.0.0.1"),
         "delete": (".cluster:Delete", "delete clusters and jobs"),
     },
-    """Look after Ray clusters that KubeRay runs on Kubernetes.
+    """Manage Ray clusters that KubeRay runs on Kubernetes.
 
       ditk-ray cluster launch --name rl --image IMAGE --workers 2 --cpu 4 --dry_run
       ditk-ray cluster run --name night --image IMAGE -- tune --cfg_class CartpoleDQNJobCfg
@@ -49,12 +49,12 @@ FAMILY = Family(
 
 
 class Check(ObjectCommand):
-    """Check that KubeRay is there, what this account may do, and what storage there is.
+    """Check for KubeRay, for this account's permissions, and for shared storage.
 
       ditk-ray cluster check --namespace rl
 
-    Changes nothing. Exit code: 0 if nothing is missing, else 1. What is unknown may not be looked
-    at by this account, or shows only when a cluster is launched.
+    Changes nothing. Exit code: 0 if nothing is missing, else 1. "unknown" is
+    what this account has no permission to see, or what only a launch shows.
     """
 
     def run(self) -> int:
@@ -67,13 +67,13 @@ class Check(ObjectCommand):
 
 
 class ListAll(ObjectCommand):
-    """List the Ray clusters and RayJobs of a namespace, whoever made them.
+    """List all Ray clusters and RayJobs of a namespace, not only ditk-ray's.
 
       ditk-ray cluster list --namespace rl
 
-    WORKERS are those that are ready of those that are wanted now, and between which numbers the
-    autoscaler may choose; SIZE is what those and the head request, which is billable while the
-    cluster exists. `ditk-ray cluster status NAME` shows all about one.
+    WORKERS shows how many are ready and wanted now, and the limits of the autoscaler; SIZE is what
+    the wanted ones and the head request, which is billable while the cluster exists.
+    `ditk-ray cluster status NAME` shows one cluster in detail.
     """
 
     def run(self) -> int:
@@ -104,12 +104,12 @@ class Status(ObjectCommand):
       ditk-ray cluster status rl --wait 10m     until it is ready, or the time is over
 
     NAME may also be a RayJob's. A cluster is ready when its head and its MLflow answer, and the
-    minimum of its workers is there. Exit code: 0 if it is ready (a RayJob: if it has not failed),
+    minimum of its workers is up. Exit code: 0 if it is ready (a RayJob: if it has not failed),
     else 1.
     """
 
     name: str = option("of the cluster, or of a RayJob", positional=True)
-    wait: float = option("for it to be ready", 0.0, metavar="TIME", parse=seconds)
+    wait: float = option("wait for it to be ready", 0.0, metavar="TIME", parse=seconds)
 
     def run(self) -> int:
         kube = connect(self.kube)
@@ -149,7 +149,7 @@ def _print_status(health: Health | None, job: JobHealth | None, costs: str) -> N
 
 def _print_health(health: Health) -> None:
     secret = health.token_secret
-    guard = f"a token, in Secret {secret}" if secret else "nothing: open to all who reach it"
+    guard = f"a token, in Secret {secret}" if secret else "nothing: open to anyone who can reach it"
     output.print_facts(
         {
             "Name": health.name,
@@ -292,7 +292,7 @@ def _chosen(kube: Kube, given: Delete) -> list[Piece]:
 
 
 def _forget(kube: Kube, names: Collection[str]) -> None:
-    """Take the clusters out of what `submit` knows: jobs sent to them would find nobody."""
+    """Take the clusters out of what `submit` knows: jobs could not be sent to them any more."""
     try:
         lookup.forget(default_cluster_file(), kube.namespace, names)
     except BadConfigError as error:

@@ -190,21 +190,21 @@ class Forward(KubeCommand):
       ditk-ray cluster forward rl
       ditk-ray cluster forward rl --port 9000 --mlflow_port 9001
 
-    Runs until Ctrl-C, through the API server of Kubernetes. It listens at 127.0.0.1 only, for
-    whoever reaches a dashboard runs code in the cluster. A port that is taken is replaced by the
-    next that is free. While it runs, ~/.cluster_config has this address for the cluster, so that
+    Runs until Ctrl-C, through the API server of Kubernetes. It listens at 127.0.0.1 only, as
+    anyone who can reach a dashboard can run code in the cluster. A port that is taken is replaced
+    by the next free one. While it runs, ~/.cluster_config has this address for the cluster, so that
     `ditk-ray submit --cluster NAME` and the token in ~/.ray/tokens/NAME lead there; afterwards the
     file is as it was.
     """
 
     name: str = option("of the cluster, or of a RayJob", positional=True)
     port: int = option(
-        "of this machine for the dashboard (default: %(default)s, or the next that is free)",
+        "of this machine for the dashboard (default: %(default)s, or the next free one)",
         8265,
         parse=read_port,
     )
     mlflow_port: int = option(
-        "of this machine for MLflow (default: %(default)s, or the next that is free)",
+        "of this machine for MLflow (default: %(default)s, or the next free one)",
         5000,
         parse=read_port,
     )

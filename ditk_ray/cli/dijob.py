@@ -1,4 +1,4 @@
-"""`ditk-ray dijob`: look after single DIJobs, without kubectl."""
+"""`ditk-ray dijob`: manage single DIJobs, without kubectl."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ FAMILY = Family(
         "patch": (".dijob:Patch", "change fields of a job"),
         "scale": (".dijob:Scale", "change a task's number of replicas"),
         "delete": (".dijob:Delete", "delete jobs"),
-        "wait": (".dijob:Wait", "wait until a job has succeeded, or another thing"),
+        "wait": (".dijob:Wait", "wait until a job has succeeded, or reached another state"),
     },
-    """Look after single DIJobs, those of sweeps among them.
+    """Manage single DIJobs, including those of sweeps.
 
       ditk-ray dijob create -f job.yaml --config cartpole_dqn_config.py
       ditk-ray dijob logs my-job --follow
@@ -123,7 +123,7 @@ def _print_description(job: dict[str, Any]) -> None:
 
 
 class Logs(KubeCommand):
-    """Print the logs of a DIJob's pods, also while they grow.
+    """Print the logs of a DIJob's pods, also while they are written.
 
       ditk-ray dijob logs my-job --follow               until the job ends
       ditk-ray dijob logs my-job --task learner --tail 100
@@ -156,7 +156,7 @@ class Wait(KubeCommand):
       ditk-ray dijob wait my-job --for running --timeout 5m
       ditk-ray dijob delete my-job && ditk-ray dijob wait my-job --for deleted
 
-    Exit code: 0 when it came to that, 1 when it did not, or cannot any more. Phases, and what
+    Exit code: 0 if the goal was reached, 1 if it was not, or cannot be any more. Phases, and what
     keeps the job from starting, are printed on the standard error.
     """
 
@@ -176,7 +176,7 @@ class Wait(KubeCommand):
 
 
 class Create(ObjectCommand):
-    """Submit one DIJob from a file, after checking what DI-orchestrator would stumble over.
+    """Submit one DIJob from a file, after checking for what DI-orchestrator cannot handle.
 
       ditk-ray dijob create -f job.yaml --name second-try --namespace rl
       ditk-ray dijob create -f job.yaml --config cartpole_dqn_config.py
@@ -209,13 +209,13 @@ def _report(job: Manifest, done: str, form: str) -> None:
 
 
 class Patch(ObjectCommand):
-    """Merge values into a DIJob, unless DI-orchestrator would stumble over them.
+    """Merge values into a DIJob, unless DI-orchestrator cannot handle the result.
 
       ditk-ray dijob patch my-job -p '{"spec": {"cleanPodPolicy": "None"}}'
       ditk-ray dijob patch my-job -p 'metadata: {labels: {team: rl}}'
 
     It is a merge: null removes a key, and a list such as spec.tasks is replaced as a whole.
-    The DIJob is changed; pods that it has keep what they were made with.
+    The DIJob is changed; its existing pods stay as they are.
     """
 
     name: str = option("of the DIJob", positional=True)
@@ -232,7 +232,7 @@ class Patch(ObjectCommand):
 def _report_change(job: Manifest, done: str, is_changed: bool, form: str) -> int:
     _report(job, done if is_changed else f"{done} (no change)", form)
     if is_finished(job):
-        note(f"the job has ended ({phase_of(job)}): no pod will come of it")
+        note(f"the job has ended ({phase_of(job)}): no pods will be created")
     return 0
 
 
@@ -241,7 +241,7 @@ class Scale(ObjectCommand):
 
       ditk-ray dijob scale my-job --task collector --replicas 8
 
-    The DIJob is changed; `ditk-ray dijob describe my-job` shows what DI-orchestrator makes of it.
+    The DIJob is changed; `ditk-ray dijob describe my-job` shows what DI-orchestrator does with it.
     Pods that run keep the DI_NODES that they were started with.
     """
 
@@ -258,7 +258,7 @@ class Delete(KubeCommand):
     """Delete DIJobs with all that belongs to them.
 
       ditk-ray dijob delete my-job
-      ditk-ray dijob delete --sweep my_sweep            all jobs of a sweep, after a question
+      ditk-ray dijob delete --sweep my_sweep            all jobs of a sweep, after confirmation
       ditk-ray dijob delete --all_finished --yes        all that succeeded or failed
 
     A job that runs is ended. Its pods, its Service and its ConfigMap follow in the background.
@@ -273,7 +273,7 @@ class Delete(KubeCommand):
 
     def run(self) -> int:
         if sum(map(bool, (self.names, self.sweep, self.all_finished))) != 1:
-            what = "say which jobs: NAME, --sweep SWEEP or --all_finished, one of them"
+            what = "say which jobs, by one of NAME, --sweep SWEEP and --all_finished"
             raise BadConfigError(Problem("delete", what))
         kube = connect(self.kube)
         jobs, missing = _chosen(kube, self)

@@ -58,7 +58,7 @@ class Parser(argparse.ArgumentParser):
         close = difflib.get_close_matches(wrong, self._option_string_actions, n=1, cutoff=0.5)
         text = f"; did you mean {close[0]}?" if close else ""
         is_for_job = self.usage is not None and " -- " in self.usage
-        return f"{text}; what the job itself is given goes after --" if is_for_job else text
+        return f"{text}; a job's own flags go after --" if is_for_job else text
 
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True)

@@ -32,7 +32,7 @@ class Logs(SweepCommand):
 
     trial: str = option("trial_00003, or 3, or best", positional=True)
     follow: bool = option("wait for the log, and print it until the trial ends", False)
-    attempt: int | None = option("another than the last", metavar="N")
+    attempt: int | None = option("an earlier attempt (default: the last)", metavar="N")
     seed: int | None = option("only this seed's log", metavar="N")
     tail: int | None = option("only the last N lines", metavar="N", parse=positive)
 

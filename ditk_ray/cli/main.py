@@ -22,18 +22,18 @@ COMMANDS = {
     "ui": (".browser:Ui", "show sweeps in MLflow's UI"),
     "tensorboard": (".browser:Tensorboard", "show a sweep's trials in TensorBoard"),
     "sync": (".mlflow:Sync", "send a sweep's records to MLflow"),
-    "mlflow-to-tensorboard": (".mlflow:Export", "turn an MLflow experiment into event files"),
-    "dijob": (".dijob:FAMILY", "create, look at, change and delete DIJobs on Kubernetes"),
+    "mlflow-to-tensorboard": (".mlflow:Export", "write an MLflow experiment as event files"),
+    "dijob": (".dijob:FAMILY", "create, inspect, change and delete DIJobs on Kubernetes"),
     "submit": (".submit:Submit", "run commands as jobs on one or several Ray clusters"),
     "wrap": (".wrap:Wrap", "run single commands on a cluster, each with its own resources"),
-    "cluster": (".cluster:FAMILY", "make, look at and delete Ray clusters on Kubernetes"),
+    "cluster": (".cluster:FAMILY", "create, inspect and delete Ray clusters on Kubernetes"),
     "gc": (".gc:Gc", "remove what dead sweeps have left on Kubernetes"),
     "resume": (".resume:Resume", "resume a sweep that was interrupted or killed"),
     "extend": (".resume:Extend", "add trials to a sweep that has ended"),
     "pause": (".requests:Pause", "pause a trial of a running sweep"),
     "continue": (".requests:Continue", "resume a paused trial"),
-    "cancel": (".requests:Cancel", "stop a trial of a running sweep for good, or the whole sweep"),
-    "priority": (".requests:Priority", "rank a trial of a running sweep"),
+    "cancel": (".requests:Cancel", "end a trial of a running sweep, or stop the whole sweep"),
+    "priority": (".requests:Priority", "set the priority of a trial of a running sweep"),
 }
 """Every command: `.module:NAME` of its `Command` or `Family`, and a line for the help."""
 

@@ -35,7 +35,7 @@ class Sync(SweepCommand):
     Doing it again changes nothing.
     """
 
-    mlflow_uri: str | None = option("another store than the sweep's own", metavar="URI")
+    mlflow_uri: str | None = option("a store other than the sweep's own", metavar="URI")
     format: Format = format_option()
 
     def run(self) -> int:
@@ -68,7 +68,7 @@ class Export(StorageCommand):
 
     Run it again after Ctrl-C or a failure, or to fetch what is new: runs that have ended and are
     complete are not downloaded again.
-    Exit code: 0 if every run is there, 1 if one failed or there is none, 2 if the input
+    Exit code: 0 if every run is complete, 1 if one failed or there are none, 2 if the input
     is wrong, 130 after Ctrl-C.
     """
 

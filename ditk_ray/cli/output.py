@@ -98,12 +98,12 @@ def short_path(path: Path) -> str:
 def agrees(question: str, is_yes: bool) -> bool:
     """Ask a question, unless it was answered by --yes; return whether the answer is yes.
 
-    Raises BadConfigError where nobody can be asked.
+    Raises BadConfigError if there is no terminal to ask on.
     """
     if is_yes:
         return True
     if not sys.stdin.isatty():
-        what = "is needed where nobody can be asked"
+        what = "is needed when there is no terminal to confirm on"
         raise BadConfigError(Problem("--yes", what, "nothing was deleted"))
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() in ("y", "yes"):

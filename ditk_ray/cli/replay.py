@@ -23,7 +23,7 @@ class ReplayTrial(SweepCommand):
       ditk-ray replay my_sweep                  the best trial
       ditk-ray replay my_sweep trial_00003
 
-    As many evaluations are run as were recorded. Exit code: 0 if all came out the same, else 1.
+    It runs as many evaluations as were recorded. Exit code: 0 if all are the same, else 1.
     """
 
     trial: str = option("(default: best)", "best", positional=True)
@@ -33,7 +33,7 @@ class ReplayTrial(SweepCommand):
         record = read_record(find_sweep(self.sweep, self.storage_path))
         trial = find_trial(record, self.trial)
         if trial.changes:
-            note("its scheduler changed its parameters on the way: the last ones are replayed")
+            note("its scheduler changed its parameters during the run: the last ones are replayed")
         if trial.attempt and (Path(trial.dir) / CHECKPOINTS_FOLDER).exists():
             note("it was resumed from a checkpoint, and is replayed from the start")
         what = f"replaying {trial.id} of {record.name} in a process of this machine"

@@ -20,7 +20,7 @@ from ditk_ray.record.sweep_folder import (
 
 
 class Cancel(SweepCommand):
-    """Stop a trial of a running sweep for good, or the whole sweep.
+    """End a trial of a running sweep, or stop the whole sweep.
 
       ditk-ray cancel my_sweep 3
       ditk-ray cancel my_sweep                  the whole sweep; `ditk-ray resume` continues it
@@ -72,14 +72,14 @@ class Continue(Pause):
     """
 
     action: ClassVar = Action.CONTINUE
-    rank: int | None = option("rank it", flags=["--priority"], metavar="N")
+    rank: int | None = option("its new priority", flags=["--priority"], metavar="N")
 
 
 class Priority(Pause):
-    """Rank a trial of a running sweep.
+    """Set the priority of a trial of a running sweep.
 
     ditk-ray priority my_sweep 3 10           it takes the place of one that ranks lower
     """
 
     action: ClassVar = Action.PRIORITY
-    rank: int = option("higher goes first; 0 is usual", positional=True, metavar="N")
+    rank: int = option("higher goes first; the default is 0", positional=True, metavar="N")

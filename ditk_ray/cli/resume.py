@@ -88,10 +88,8 @@ class Extend(Resume):
     ditk-ray extend my_sweep --max_time 2h      two more hours
     """
 
-    num_samples: int | None = option("so many more samples", metavar="N", parse=positive)
-    max_time: float | None = option(
-        "so much more time, such as 30m or 2h", metavar="TIME", parse=seconds
-    )
+    num_samples: int | None = option("number of samples to add", metavar="N", parse=positive)
+    max_time: float | None = option("time to add, such as 30m or 2h", metavar="TIME", parse=seconds)
 
     def run(self, job_file: Path | None = None) -> int:
         if self.num_samples is None and self.max_time is None:
@@ -127,7 +125,7 @@ def _run(earlier: EarlierSweep, warm: ForkClient, form: str) -> int:
         )
         for trial in earlier.held:
             again = f"ditk-ray continue {sweep_to_type(sweep.folder)} {trial}"
-            note(f"{trial} stays paused, as somebody wanted; to resume it: {again}")
+            note(f"{trial} stays paused, as requested; to resume it: {again}")
         outcome = show_sweep(sweep)
     return finish(outcome, form)
 
@@ -141,11 +139,11 @@ def resume_existing(given: Tune, job: JobEntry) -> int | None:
     """
     name, storage = given.sweep.name, given.sweep.storage_path
     if name is None:
-        hint = "what is started again has to know which sweep is its own"
+        hint = "a command that is restarted has to know which sweep to resume"
         raise BadConfigError(Problem("--resume_existing", "needs --name", hint))
     require_sweep_name(name)
     folder = storage.expanduser().resolve() / name
-    # What is started again may begin while the process before has its last seconds.
+    # A restarted command may begin while the previous process is still ending.
     most = show_seconds(_GRACE_SECONDS)
     if is_running(folder):
         note(f"another process still runs {name}; waiting for its end, {most} at most")
@@ -180,7 +178,7 @@ def _as_resumed(given: Tune, folder: Path) -> Resume:
 
 
 def _put_aside(folder: Path) -> None:
-    """Make room for a sweep where one was killed before it had begun.
+    """Make room for a sweep where one was killed before it had started.
 
     A folder that holds anything of a trial, or is not a sweep's, is not one of these, and is
     left for `tune` to refuse.
@@ -192,7 +190,7 @@ def _put_aside(folder: Path) -> None:
     while (aside := folder.with_name(f"{folder.name}.unbegun_{number}")).exists():
         number += 1
     folder.rename(aside)
-    note(f"{folder.name} was ended before it began; what was there is in {aside}")
+    note(f"{folder.name} was killed before it started; its files were moved to {aside}")
 
 
 def _finish_again(record: SweepRecord, folder: Path, form: str) -> int:

@@ -1,4 +1,4 @@
-"""Running somebody else's web server for a person, and leaving nothing of it behind."""
+"""Running a third-party web server until Ctrl-C, and leaving nothing of it behind."""
 
 from __future__ import annotations
 
@@ -101,23 +101,23 @@ class ServerCommand(Command):
     """A command that runs a web server until Ctrl-C, SIGTERM or a lost terminal."""
 
     host: str = option(
-        "where to listen (default: %(default)s, for this machine alone; "
-        "0.0.0.0 is for everybody who reaches it)",
+        "where to listen (default: %(default)s, for this machine only; "
+        "0.0.0.0 is for anyone who can reach it)",
         "127.0.0.1",
     )
     port: int | None = option(
-        "(default: 5000 for MLflow, 6006 for TensorBoard, or the next that is free)", parse=port
+        "(default: 5000 for MLflow, 6006 for TensorBoard, or the next free one)", parse=port
     )
     open: bool = option("open it in a browser", False)
     verbose: bool = option("show the server's own log", False)
 
     def address(self, usual: int, others_can: str) -> Address:
-        """Choose where to listen, and say what is worth knowing of it."""
+        """Choose where to listen, and say what is worth knowing about it."""
         address = choose_address(self.host, self.port, usual)
         if self.port is None and address.port != usual:
             note(f"port {usual} is taken")
         if not address.is_loopback:
-            note(f"everybody who reaches this machine can {others_can}")
+            note(f"anyone who can reach this machine can {others_can}")
         return address
 
     def serve(

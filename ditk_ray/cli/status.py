@@ -33,7 +33,7 @@ _ROOM_FOR_TEXT = 8
 
 def _interval(text: str) -> float:
     if not 0.1 <= float(text) <= 3600:
-        raise ValueError("has to be from 0.1 to 3600")
+        raise ValueError("has to be between 0.1 and 3600")
     return float(text)
 
 
@@ -56,7 +56,7 @@ class Status(StorageCommand):
     state: TrialState | None = option("only trials of this state")
     watch: bool = option("show changes until the sweep ends", False)
     interval: float = option(
-        "how often --watch looks (default: 2)", 2.0, metavar="SECONDS", parse=_interval
+        "time between updates with --watch (default: 2)", 2.0, metavar="SECONDS", parse=_interval
     )
     format: Format = format_option()
 
@@ -65,8 +65,8 @@ class Status(StorageCommand):
             hint = "ditk-ray status SWEEP --watch"
             raise BadConfigError(Problem("--watch", "needs a sweep", hint))
         if self.watch and self.format == "json":
-            hint = "ask again and again with --format json alone; `is_alive` says when to end"
-            raise BadConfigError(Problem("--watch", "is for people, and prints no JSON", hint))
+            hint = "poll with --format json alone, until `is_alive` is false"
+            raise BadConfigError(Problem("--watch", "does not print JSON", hint))
         if self.sweep is None:
             return _print_all(self.storage_path, self.format)
         folder = find_sweep(self.sweep, self.storage_path)

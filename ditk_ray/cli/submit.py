@@ -55,8 +55,8 @@ class Submit(SendOptions, Command):
       ditk-ray submit --jobs jobs.yaml                             [[tune, --cfg_class, A], ...]
       ditk-ray submit --list                                       or --follow ID, --stop ID
 
-    What follows -- is the job, word by word: no shell reads it. A bare --- separates jobs, which
-    are sent to the clusters as these become free. The working directory is shipped with the job
+    What follows -- is passed to the job unchanged, without a shell. A bare --- separates jobs,
+    sent to the clusters as these become free. The working directory is shipped with the job
     (in a git repository without what git ignores; never what .rayignore names), and so is
     ditk_ray. The job's folder on the cluster is temporary: a sweep keeps its results in
     $DITK_RAY_STORAGE (give it with --env), else in ~/ditk_ray_results of the node it runs on.
@@ -66,7 +66,7 @@ class Submit(SendOptions, Command):
     --address jobs go to $RAY_ADDRESS, the clusters of that file, or http://127.0.0.1:8265; of
     several, those that do not answer are reported and left out.
 
-    Ctrl-C leaves the jobs running, or stops them with --on_interrupt stop; a second one leaves at
+    Ctrl-C leaves the jobs running, or stops them with --on_interrupt stop; a second one exits at
     once. Exit code: the job's own; of several jobs 0 only if all succeeded, else that of the first
     that did not; 2 if the input is wrong (then nothing was sent), 130 after Ctrl-C.
     """
@@ -80,7 +80,7 @@ class Submit(SendOptions, Command):
     def run(self) -> int:
         asked = [flag for flag in ("list", "follow", "stop", "jobs") if getattr(self, flag)]
         if len(asked) + bool(self.words) > 1:
-            what = "does not go together with another of them, nor with a job after --"
+            what = "cannot be combined with another of them, or with a job after --"
             raise BadConfigError(Problem(f"--{asked[0]}", what))
         if self.jobs:
             return submit(self, read_jobs(self.jobs))
@@ -143,7 +143,7 @@ async def _send_all(dispatch: Dispatch, jobs: Sequence[Job], form: str) -> int:
         doubtful = dispatch.running.keys() - dispatch.sent.keys()
         for job_id in doubtful if isinstance(error, ClusterUnreachableError) else ():
             api = dispatch.running[job_id][0]
-            what = f"{job_id} may have been started on {api.cluster.name}: look before you send it"
+            what = f"{job_id} may have been started on {api.cluster.name}: check before you send it"
             note(f"{what} again\n{_what_next(job_id, api)}")
         return 1
     finally:
@@ -171,7 +171,7 @@ async def _leave(dispatch: Dispatch, on_interrupt: str) -> int:
 
 
 async def _stop(api: JobApi, job_id: str) -> None:
-    note(f"\n{job_id} is being stopped (Ctrl-C again leaves at once)")
+    note(f"\n{job_id} is being stopped (Ctrl-C again exits at once)")
     try:
         # What was just asked for may begin a moment later.
         for _ in range(_TRIES_TO_FIND):
@@ -179,7 +179,7 @@ async def _stop(api: JobApi, job_id: str) -> None:
             if state is not None:
                 break
             await asyncio.sleep(1)
-        note(f"{job_id} {state.status.lower()}" if state else f"{job_id} had not begun")
+        note(f"{job_id} {state.status.lower()}" if state else f"{job_id} had not started")
     except DitkRayError as error:
         note(f"{job_id} could not be stopped: {error}\n{_what_next(job_id, api)}")
 

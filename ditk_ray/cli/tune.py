@@ -83,9 +83,9 @@ class Tune(Command):
     cfg_file: Path | None = option(
         "its file (default: found in job_cfgs/)", group=_WHAT, metavar="FILE"
     )
-    list: bool = option("list the JobCfg classes and leave", False, group=_WHAT)
-    list_searchers: bool = option("list what can choose trials, and leave", False, group=_WHAT)
-    list_schedulers: bool = option("list what can end them early, and leave", False, group=_WHAT)
+    list: bool = option("list the JobCfg classes and exit", False, group=_WHAT)
+    list_searchers: bool = option("list the searchers and exit", False, group=_WHAT)
+    list_schedulers: bool = option("list the schedulers and exit", False, group=_WHAT)
     plan: bool = option("show what would run, and start nothing", False, group=_WHAT)
     sweep: SweepOptions = options_of(SweepOptions, group=_WHERE)
     resume_existing: bool = option(

@@ -92,7 +92,7 @@ def print_failures(record: SweepRecord, out: Console, limit: int | None = FAILUR
         for line in tail(log) if log else []:
             out.print(Text(f"    | {line.rstrip()}"))
         if log:
-            out.print(f"    its whole log: {short_path(log)}")
+            out.print(f"    full log: {short_path(log)}")
     if limit is not None and len(failed) > limit:
         out.print(f"... and {len(failed) - limit} more failed trials, see sweep.json")
 
@@ -240,7 +240,9 @@ def build_display(sweep: PreparedSweep) -> tuple[list[SweepListener], Any]:
         wanted = wanted()
     if not isinstance(wanted, ProgressReporter):
         hint = "auto, live, plain, none, or a Ray Tune ProgressReporter"
-        raise BadConfigError(Problem("progress_reporter", f"{wanted!r} is none", hint))
+        raise BadConfigError(
+            Problem("progress_reporter", f"{wanted!r} is not a progress reporter", hint)
+        )
     return [], wanted
 
 
@@ -294,7 +296,7 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """A table on the terminal that is drawn anew about once a second."""
+    """A table on the terminal that is redrawn about once a second."""
 
     def __init__(self, trial_count: int, console: Console | None = None) -> None:
         self._count = trial_count

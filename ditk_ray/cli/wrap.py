@@ -67,11 +67,11 @@ class Wrap(Command):
     )
     ray: RaySettings = options_of(RaySettings, _HOW)
     may_grow: bool = option(
-        "the cluster starts nodes by itself: let commands wait that fit on none yet",
+        "the cluster adds nodes by itself: commands that fit on no node yet wait",
         False,
         group=_HOW,
     )
-    fail_fast: bool = option("the first that fails ends all", False, group=_HOW)
+    fail_fast: bool = option("end all commands when one fails", False, group=_HOW)
     log_dir: Path | None = option(
         "(default: ditk_ray_wrapped/ and the time)", metavar="DIR", group=_HOW
     )
@@ -99,9 +99,9 @@ class Wrap(Command):
         is_one = [bool(self.commands), self.task_cfg is not None, self.test].count(True) == 1
         if not is_one:
             hint = """such as `ditk-ray wrap --cpu 2 -- "python a.py"`"""
-            yield Problem("wrap", "needs commands, --task_cfg or --test, one of them", hint)
+            yield Problem("wrap", "needs exactly one of commands, --task_cfg and --test", hint)
         if self.num_workers and self.has_resources:
-            yield Problem("--num_workers", "does not go together with --cpu, --gpu, --memory")
+            yield Problem("--num_workers", "cannot be combined with --cpu, --gpu, --memory")
         if self.task_cfg and (self.num_workers or self.has_resources):
             hint = "write num_cpus, num_gpus and memory into the file"
             yield Problem("--task_cfg", "has the resources of each task", hint)
@@ -126,7 +126,7 @@ def _run(given: Wrap, tasks: TaskFile | None) -> int:
     nodes = [*present, *nodes_to_come(worker_groups(), present)]
     commands = tasks.tasks if tasks else _commands(given, nodes)
     is_concurrent = tasks is not None and tasks.concurrent
-    # A node that is named has to be there, whatever else may come.
+    # A node that is named has to exist already, even if the cluster may grow.
     checked = [one for one in commands if one.names_node or not given.may_grow]
     wrapped.require_room(checked, nodes, at_once=is_concurrent and not given.may_grow)
     _warn_of_shells(commands)
@@ -185,6 +185,6 @@ def _warn_of_shells(commands: Sequence[WrappedCommand]) -> None:
     for command in commands:
         if signs := [word for word in command.arguments if word in wrapped.SHELL_SIGNS]:
             note(
-                f"[{command.name}] {' '.join(signs)} is an argument here, as no "
-                "shell reads it: to have one, write \"sh -c '...'\""
+                f"[{command.name}] {' '.join(signs)} is passed as an argument, "
+                "as no shell runs the command: for a shell, write \"sh -c '...'\""
             )

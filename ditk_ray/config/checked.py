@@ -25,7 +25,7 @@ Text = Annotated[str, BeforeValidator(_text)]
 
 
 class Written(BaseModel):
-    """A frozen model that refuses keys which nobody declared."""
+    """A frozen model that refuses undeclared keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

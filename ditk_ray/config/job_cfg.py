@@ -43,7 +43,7 @@ class JobCfg:
     """What trains: a DI-engine entry by the name that `ding -m` uses, a function of your
     own that takes `(main_config, create_config)`, or `main`: the config file's own
     `if __name__ == "__main__":` block, before which a trial's values are set in
-    `main_config` and `create_config`. Its seed and its limits are then the block's affair."""
+    `main_config` and `create_config`. That block then sets its seed and its limits."""
 
     entry_args: Mapping[str, Any] = _Default()
     """Further arguments of the entry, such as `expert_cfg` or `data_path`."""
@@ -62,7 +62,7 @@ class JobCfg:
     """For all metrics, or for each."""
 
     num_samples: PositiveInt = option(default=1, metavar="N", parse=positive)
-    """How many times the space is drawn from (a grid is gone through each time)."""
+    """How many times the space is drawn from (a grid is run in full each time)."""
 
     max_env_step: PositiveInt | None = None
     max_train_iter: PositiveInt | None = None
@@ -74,10 +74,10 @@ class JobCfg:
 
     resources: Mapping[str, Any] = _Default(cpu=1)
     """For one trial: `cpu`, `gpu` (fractions below 1), `memory` (`"4G"`), `custom`. With
-    `max_memory`, a trial that ran out of memory is tried again with that much."""
+    `max_memory`, a trial that ran out of memory is retried with that much."""
 
     max_concurrent: PositiveInt | None = None
-    """How many trials run at once at most; by default as many as fit."""
+    """The maximum number of trials that run at once; by default as many as fit."""
 
     seeds: int | Sequence[int] = option(
         default=1, flags=["--repeat_run_count"], metavar="N", parse=positive
@@ -85,7 +85,7 @@ class JobCfg:
     """On how many seeds each trial is run. A list says on which."""
 
     seeds_aggregate: Aggregate = option(default="mean")
-    """What a trial's score is of its seeds' scores (`iqm`: the interquartile mean)."""
+    """How a trial's score follows from its seeds' scores (`iqm`: the interquartile mean)."""
 
     searcher: Any = option(metavar="NAME")
     """What chooses the trials. A name that `ditk-ray tune --list_searchers` shows, or a Ray
@@ -112,7 +112,7 @@ class JobCfg:
     stopper: Any = option(metavar="RULE|CLASS")
     """Ends trials early, such as 'eval_value>=195 or plateau(eval_value, 5)', or the sweep:
     'sweep.time>=2h'. A rule, a dict, a Ray Tune `Stopper`, a function of `(trial_id,
-    result)`; a list of them, of which each is enough, or what `ditk_ray.any_of` and
+    result)`; a list of them, any of which is enough, or what `ditk_ray.any_of` and
     `ditk_ray.all_of` put together."""
 
     progress_reporter: Any = option(default="auto", metavar="auto|live|plain|none|CLASS", group=SEE)
@@ -126,8 +126,8 @@ class JobCfg:
     relative to this file."""
 
     task_resources: Mapping[str, Mapping[str, Any]] = _Default()
-    """For `dijob`: the resources of single tasks, by their names; those that are not named
-    have `resources`, if the job sets them, else the template's."""
+    """For `dijob`: the resources of single tasks, by their names; tasks that are not named
+    get `resources`, if the job sets them, else the template's."""
 
     checkpoints: bool = True
     """Whether trials keep checkpoints, from which a retry or a resumed sweep continues."""
@@ -139,14 +139,14 @@ class JobCfg:
     """How long a trial may take to its first evaluation; `stall_time` by default."""
 
     stall_time: str | float | timedelta | None = None
-    """How long a trial may take from one evaluation to the next. One that takes longer hangs:
-    it is ended and tried again."""
+    """How long a trial may take from one evaluation to the next. One that takes longer counts
+    as hung: it is ended and retried."""
 
     retries: Mapping[str, int] = _Default()
-    """How often a trial is tried again, by what it failed of: `bug` (0 by default),
+    """How often a trial is retried, by the kind of failure: `bug` (0 by default),
     `out_of_memory` (1), `stall` (2), `lost` (10 in an hour), `disk_full` (5), `not_started` (1,
     of DIJobs)."""
 
     max_same_failures: NonNegativeInt = 5
-    """When so many trials have ended and all of them failed in the same way, the sweep is
+    """When this many trials have ended and all of them failed in the same way, the sweep is
     stopped; 0 lets it continue."""

@@ -81,7 +81,7 @@ class JobSpec(JobCfg):
     metric: str = "eval_value"
     mode: Mode = "max"
     more_objectives: tuple[Objective, ...] = ()
-    """Those besides `metric` and `mode`, which are the first."""
+    """The objectives after the first, which is `metric` and `mode`."""
     max_time: Seconds | None
     max_trial_time: Seconds | None
     resources: Resources  # type: ignore[assignment]

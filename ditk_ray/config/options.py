@@ -98,7 +98,7 @@ def is_submitted_job() -> bool:
 
 def require_sweep_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        what = "has to be letters, digits, and . _ + - only"
+        what = "may only contain letters, digits, and . _ + -"
         raise BadConfigError(Problem(f"--name {name}", what))
 
 
@@ -115,7 +115,7 @@ class StorageSettings:
 
 @dataclass(frozen=True)
 class KubeSettings:
-    """What a user says about the cluster. What is None is found as kubectl finds it."""
+    """The cluster as the user names it. What is None is found as kubectl finds it."""
 
     kubeconfig: Path | None = option(
         "(default: $KUBECONFIG, ~/.kube/config, or the cluster that this runs in)", metavar="FILE"
@@ -142,7 +142,7 @@ class RaySettings:
     def chosen_mode(self) -> Literal["local", "remote"]:
         """Return which of the two is chosen; raises `BadConfigError` if both are."""
         if self.run_mode == "local" and self.ray_address:
-            hint = "leave --run_mode out, or say remote"
+            hint = "leave --run_mode out, or set it to remote"
             raise BadConfigError(Problem("--ray_address", "goes with --run_mode remote", hint))
         if self.run_mode is None:
             is_named = self.ray_address or os.environ.get("RAY_ADDRESS")
@@ -158,7 +158,7 @@ MLflowCheckpoints = Literal["none", "best", "all"]
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions(StorageSettings, RaySettings):
-    """How a sweep runs, whatever its job is; saved with the sweep."""
+    """How a sweep runs, independently of its job; saved with the sweep."""
 
     num_workers_per_node: int | None = option(
         "divide each node among N trials", metavar="N", parse=positive
@@ -166,7 +166,7 @@ class SweepOptions(StorageSettings, RaySettings):
     name: str | None = option("the sweep's name (default: the class and the time)")
     kube: KubeSettings = options_of(KubeSettings, group=DIJOBS)
     keep_dijobs: Literal["none", "failed", "all"] = option(
-        "leave no jobs in the cluster that have ended, those that failed, or all "
+        "which ended jobs to leave in the cluster: none, those that failed, or all "
         "(default: none; their logs are kept in any case)",
         "none",
         group=DIJOBS,
@@ -182,7 +182,7 @@ class SweepOptions(StorageSettings, RaySettings):
         "the experiment (default: the class)", group=_RECORD, metavar="NAME"
     )
     mlflow_checkpoints: MLflowCheckpoints = option(
-        "keep the best checkpoint of no trial, the best one or all (default: best)",
+        "keep the best checkpoint of no trial, the best trial or all (default: best)",
         "best",
         group=_RECORD,
     )

@@ -153,7 +153,7 @@ def build_space(
     covered = tuple(f"{item.name}." for item in fixed)
     parameters = [item for item in found if not f"{item.name}.".startswith(covered)] + fixed
     problems = [
-        Problem(name, "stands twice in the space", "keep one of them")
+        Problem(name, "is defined twice in the space", "keep one of them")
         for name, count in Counter(item.name for item in parameters).items()
         if count > 1
     ]

@@ -97,7 +97,7 @@ def parse_retries(given: Any) -> Any:
         raise ValueError(f"it is {given!r}; it has to be a dict such as {{'stall': 3}}")
     for kind in set(given) - set(DEFAULT_RETRIES):
         hint = did_you_mean(str(kind), DEFAULT_RETRIES)
-        raise ValueError(f"there is no kind of failure {kind!r}; {hint}")
+        raise ValueError(f"{kind!r} is not a kind of failure; {hint}")
     return {**DEFAULT_RETRIES, **given}
 
 

@@ -32,7 +32,7 @@ def submit_job(kube: Kube, order: JobManifests) -> tuple[Manifest, bool]:
     """Make a job and then its ConfigMap, which it owns; return it, and whether it is new.
 
     One that is there already and has the same labels is taken for this one. The DIJob is
-    first, so that whatever happens there is nothing without an owner; a pod waits for its
+    first, so that nothing is ever without an owner; a pod waits for its
     ConfigMap. Raises KubeConflictError for a job that is not this one. When the ConfigMap
     is refused, the job is deleted.
     """
@@ -60,7 +60,7 @@ def _existing(kube: Kube, order: JobManifests) -> Manifest:
     wanted = order.dijob["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         raise KubeConflictError(
-            f"there is another DIJob {order.name!r} in namespace {kube.namespace!r}\n"
+            f"another DIJob {order.name!r} exists in namespace {kube.namespace!r}\n"
             "    delete it, or give the template another metadata.name",
             409,
             is_there_already=True,
@@ -118,7 +118,7 @@ def patch_job(kube: Kube, name: str, patch: Mapping[str, Any]) -> tuple[Manifest
 def scale_job(kube: Kube, name: str, task: str, replicas: int) -> tuple[Manifest, bool]:
     """Give a task another number of replicas; return the job, and whether it is another now.
 
-    Raises KubeConflictError when somebody else changed the job at the same moment.
+    Raises KubeConflictError when the job was changed externally at the same moment.
     """
     before = kube.dijobs.get(name)
     check_task(before, task)
@@ -126,13 +126,13 @@ def scale_job(kube: Kube, name: str, task: str, replicas: int) -> tuple[Manifest
         {**each, "replicas": replicas} if task_name(each) == task else each
         for each in before["spec"]["tasks"]
     ]
-    # A merge replaces the whole list: one that somebody changed meanwhile must not be.
+    # A merge replaces the whole list: one that was changed meanwhile must not be.
     version = {"resourceVersion": before["metadata"]["resourceVersion"]}
     return _changed(kube, before, {"metadata": version, "spec": {"tasks": tasks}})
 
 
 def _changed(kube: Kube, before: Manifest, patch: Mapping[str, Any]) -> tuple[Manifest, bool]:
-    # What was wrong before must not keep somebody from mending another thing.
+    # An earlier mistake must not prevent correcting another one.
     known, now = _problems(before), _problems(dotted.merged(before, patch))
     problems = [problem for problem in now if problem not in known]
     if problems:

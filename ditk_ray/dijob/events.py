@@ -42,7 +42,7 @@ class PodEvaluation(PodMessage):
 
 @dataclass(frozen=True)
 class PodResult(PodMessage):
-    """The bytes of `result.pkl`, which nobody has looked into yet."""
+    """The bytes of `result.pkl`, not checked yet."""
 
     data: bytes = b""
 
@@ -79,7 +79,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Message:
-    """A pod of the job said something. (`uid`, `message.n`) is one message's for good.
+    """A pod of the job said something. (`uid`, `message.n`) identifies one message permanently.
 
     A pod that replaces another has its name but not its uid, and counts from 1 again.
     """
@@ -91,14 +91,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Why the job does not start; told when the reason changes."""
+    """Why the job does not start; reported when the reason changes."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Gone:
-    """Somebody else deleted the job, or it is not there. Nothing follows."""
+    """The job was deleted externally, or does not exist. Nothing follows."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class EventList:
             return self._events[count:]
 
     def close(self) -> None:
-        """Take nothing more, and let nobody wait."""
+        """Take nothing more, and release all who wait."""
         with self._changed:
             self.is_over = True
             self._changed.notify_all()

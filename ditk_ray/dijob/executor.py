@@ -64,7 +64,7 @@ class DijobExecutor(Executor[SeedTask]):
     sweep_key: str
     """What all of the sweep's objects in the cluster are labelled with."""
     cluster: KubeSettings
-    """Where the jobs are, settled for good."""
+    """Where the jobs are, independent of later changes of the kubeconfig."""
     resources: Mapping[str, TrialResources]
     """By task; `*` counts for those that are not named."""
     gateway: str
@@ -210,13 +210,11 @@ class DijobExecutor(Executor[SeedTask]):
 def plan_dijobs(job: JobSpec, options: SweepOptions, identity: str) -> DijobExecutor:
     """Return how a job's trials become DIJobs; sends nothing. Raises `BadConfigError`.
 
-    `identity` is the sweep's own for good.
+    `identity` permanently identifies the sweep.
     """
     if job.dijob_template is None:
         hint = "give the YAML file of a DIJob: --dijob_template FILE"
-        raise BadConfigError(
-            Problem("dijob_template", "is missing, and the backend is dijob", hint)
-        )
+        raise BadConfigError(Problem("dijob_template", "is missing; backend dijob needs it", hint))
     template = read_template(job.dijob_template)
     key = sweep_key(options.name or job.name, identity)
     shared = {ALL_TASKS: job.resources} if job.has_own_resources else {}
@@ -237,8 +235,8 @@ def _require_rights(kube: Kube) -> None:
     if missing:
         lacking = "".join(f"\n    {right.verb} {right.resource}" for right in missing)
         raise KubeForbiddenError(
-            f"this account lacks rights in namespace {kube.namespace!r}:{lacking}\n"
-            "  cluster_configs/rbac.yaml has all that are needed",
+            f"this account lacks permissions in namespace {kube.namespace!r}:{lacking}\n"
+            "  cluster_configs/rbac.yaml lists all that are needed",
             403,
         )
 

@@ -1,4 +1,4 @@
-"""The one process of a sweep that speaks to Kubernetes, for all of its trials.
+"""The one process of a sweep that talks to Kubernetes, for all of its trials.
 
 Trials run in actors on any node; this actor runs beside the driver, where the kubeconfig
 is. It holds one watch for all jobs, so that a trial costs the API server a few requests,
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Place:
-    """How far somebody has come with a job's events, and in which life of the gateway."""
+    """How far a reader has come with a job's events, and in which life of the gateway."""
 
     life: str = ""
     after: int = 0
@@ -97,7 +97,7 @@ class KubeGateway:
 class GatewayClient:
     """The gateway as a trial's actor sees it.
 
-    A gateway that is lost is started again, and nobody notices. One that is gone for good went
+    A gateway that is lost is started again, unnoticed. One that is gone permanently went
     with its driver, whose trials live a moment longer: for them their jobs are out of reach,
     and what becomes of those is for the next driver to say.
     """
@@ -105,13 +105,13 @@ class GatewayClient:
     def __init__(self, name: str) -> None:
         self._name = name
         self.is_gone = False
-        """Whether the gateway was found to be gone for good."""
+        """Whether the gateway was found to be gone permanently."""
 
     @cached_property
     def _gateway(self) -> Any:
         try:
             return ray.get_actor(self._name)
-        except ValueError as error:  # by which Ray says that there is none
+        except ValueError as error:  # Ray's way to say that there is none
             raise self._gone() from error
 
     def submit(self, order: JobManifests, log: Path, is_new: bool) -> bool:
@@ -148,7 +148,7 @@ class GatewayClient:
 
     def _gone(self) -> OutOfReachError:
         self.is_gone = True
-        return OutOfReachError("nobody speaks to Kubernetes any more")
+        return OutOfReachError("the Kubernetes gateway of this sweep is gone")
 
 
 def _insistent_jobs(settings: KubeSettings, sweep_key: str, keep: Kept) -> SweepJobs:
@@ -201,5 +201,5 @@ def _close(gateway: Any) -> str:
     try:
         left: Sequence[str] = ray.get(gateway.close.remote(), timeout=CLOSE_SECONDS + 10)
     except ray.exceptions.RayError:
-        return "it is not known whether all DIJobs are deleted"
+        return "some DIJobs may not have been deleted"
     return f"{len(left)} DIJobs could not be deleted" if left else ""

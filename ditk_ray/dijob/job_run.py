@@ -62,7 +62,7 @@ class JobRun(Run):
         self._evaluations = 0
         self._returned: Metrics | None = None
         self._has_started = False
-        self._events: list[Event] = [Waiting("nothing says why; is DI-orchestrator running?")]
+        self._events: list[Event] = [Waiting("no reason reported; is DI-orchestrator running?")]
 
     def __str__(self) -> str:
         return f"the job {self.job}"
@@ -83,7 +83,7 @@ class JobRun(Run):
         return taken
 
     def lose(self, why: str) -> list[Event]:
-        self._fail(f"{self} is out of sight: {why}", FailureKind.LOST)
+        self._fail(f"{self} can no longer be watched: {why}", FailureKind.LOST)
         return self.take(())
 
     def _take(self, event: events.JobEvent) -> None:
@@ -94,7 +94,7 @@ class JobRun(Run):
         elif isinstance(event, events.Message):
             self._take_message(event)
         elif isinstance(event, events.Gone):
-            self._fail(f"{self} was deleted by somebody else", FailureKind.LOST)
+            self._fail(f"{self} was deleted externally", FailureKind.LOST)
         elif isinstance(event, events.Finished):
             self._note_finished(event)
 

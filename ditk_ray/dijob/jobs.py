@@ -45,7 +45,7 @@ RUNNING = "Running"
 def sweep_key(name: str, identity: str) -> str:
     """Return the value of the label `SWEEP`: readable, and no other sweep's.
 
-    `identity` is a text that this sweep has for good and no other has, such as an id that
+    `identity` is a text that permanently identifies this sweep, such as an id that
     was drawn once.
     """
     digits = hashlib.sha256(identity.encode()).hexdigest()[:_HEX]
@@ -127,7 +127,7 @@ def pod_names(job: Manifest, wanted: str | None = None) -> list[str]:
 
 
 def line_prefix(pod: Manifest, pods: Sequence[str]) -> str:
-    """Return what tells the lines of a pod from those of a job's other pods."""
+    """Return the prefix that distinguishes a pod's lines from those of a job's other pods."""
     labels = pod["metadata"].get("labels") or {}
     name = str(pod["metadata"]["name"]).removeprefix(f"{labels.get(POD_JOB)}-")
     return f"[{name}] " if len(pods) > 1 else ""

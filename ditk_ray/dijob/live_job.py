@@ -202,7 +202,7 @@ def _too_late(kube: Kube, job: Manifest, seconds: float) -> DitkRayError:
 
 
 def _newer(kube: Kube, job: Manifest) -> Manifest | None:
-    """Return a job as it is now, None if it is deleted; as it was if nobody answers."""
+    """Return a job as it is now, None if it is deleted; as it was if the server does not answer."""
     try:
         found = kube.dijobs.get(job["metadata"]["name"], patience=0)
     except KubeNotFoundError:
@@ -213,7 +213,7 @@ def _newer(kube: Kube, job: Manifest) -> Manifest | None:
 
 
 def _pods_of(kube: Kube, job: Manifest, task: str | None = None) -> list[Manifest] | None:
-    """Return a job's pods as they are now; None if nobody answers."""
+    """Return a job's pods as they are now; None if the server does not answer."""
     with contextlib.suppress(KubeUnreachableError):
         return kube.pods.list(_labels(job, task), patience=0)
     return None

@@ -108,7 +108,7 @@ def jobs_of_sweep(kube: Kube, sweep: str) -> list[Manifest]:
 
 
 def finished_jobs(kube: Kube, now: datetime) -> list[Manifest]:
-    """Return the jobs that have ended, but for those of living sweeps, which see to their own."""
+    """Return the jobs that have ended, except those of living sweeps, which delete their own."""
     ended = [job for job in kube.dijobs.list() if jobs.is_finished(job)]
     signs = _signs_of_life(kube) if any(map(sweep_of, ended)) else {}
     alive = {sweep for sweep, sign in signs.items() if _silence_of(sign, now) < DEAD_SECONDS}

@@ -162,13 +162,13 @@ def _resource_problems(
     names = [jobs.task_name(task) for task, _ in jobs.each_task(spec)]
     for name in resources:
         if name not in (ALL_TASKS, *names):
-            what = f"resources are given for a task {name!r}, and the tasks are {', '.join(names)}"
+            what = f"resources are given for a task {name!r}, but the tasks are {', '.join(names)}"
             yield Problem("spec.tasks", what)
     for task, where, given in _each_given(spec, resources):
         gpu = _gpu_name(main_container(task["template"]), spec)
         for name, value in {gpu: given.gpu, **given.custom}.items():
             if name not in _DIVISIBLE and value != int(value):
-                what = f"asks for {value:g} of {name}, and Kubernetes gives whole ones only"
+                what = f"asks for {value:g} of {name}, but Kubernetes only gives whole ones"
                 yield Problem(f"{where}.resources", what, "ask for a whole number, or for none")
 
 

@@ -177,7 +177,7 @@ def label_problems(name: Any, where: str) -> Iterator[Problem]:
 def _spec_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
     yield from _unknown(spec, _SPEC_KEYS, "spec")
     if spec.get("preemptible"):
-        what = "is true, with which DI-orchestrator's operator crashes before it makes a pod"
+        what = "is true, which crashes DI-orchestrator's operator before it creates a pod"
         yield Problem("spec.preemptible", what)
     project = spec.get("projectPath")
     if project is not None and not (isinstance(project, str) and project.startswith("/")):
@@ -194,7 +194,7 @@ def _task_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
         kind, name = task.get("type"), task_name(task)
         if kind in _TYPES[:-1] and types.setdefault(kind, where) != where:
             what = f"is a second task of type {kind} (the first is {types[kind]})"
-            hint = "the operator takes one of each type; give the one more replicas, or type none"
+            hint = "the operator allows one of each type: set its replicas, or use type none"
             yield Problem(where, what, hint)
         elif name and names.setdefault(name, where) != where:
             yield Problem(f"{where}.name", f"{name!r} is the name of {names[name]} too")

@@ -1,7 +1,7 @@
 """The contract of everything that runs: a task, where it runs, and the handle of one run.
 
-A `Task` is what runs, an `Executor` is where, and a `Run` is the handle of one of its runs. Whoever
-drives a run learns of it by events only, which are the same wherever it runs, and never asks which
+A `Task` is what runs, an `Executor` is where, and a `Run` is the handle of one of its runs. What
+drives a run follows it by events only, which are the same wherever it runs, and never asks which
 executor it has. A new executor is a class with `start` and `listen`, and one line in
 `tests/execution/test_contract.py`.
 
@@ -137,7 +137,7 @@ class Executor(ABC, Generic[TaskT]):
         return []
 
     def describe(self, resources: TrialResources) -> dict[str, Any]:
-        """Return what a sweep's record says of where its trials run."""
+        """Return what a sweep's record says about where its trials run."""
         return {"resources": resources.given()}
 
     def place(self, resources: TrialResources, seeds: int) -> str:
@@ -152,12 +152,12 @@ class Executor(ABC, Generic[TaskT]):
     # In the process that owns the runs.
 
     def handle_of(self, task: TaskT) -> Handle:
-        """Return by what the run of a task will be found again, before it is started."""
+        """Return what the run of a task will be found by, before it is started."""
         return {}
 
     @abstractmethod
     def start(self, task: TaskT) -> Run:
-        """Start a task. Raises `TrialFailedError`, or `OutOfReachError` if nobody can be asked."""
+        """Start a task. Raises `TrialFailedError`, or `OutOfReachError` if the gateway is gone."""
 
     def adopt(self, task: TaskT, handle: Handle, may_start: bool) -> Run | None:
         """Return the run of this handle, which an earlier process left; None if it is gone.
@@ -178,7 +178,7 @@ class Executor(ABC, Generic[TaskT]):
 
 
 def follow(executor: Executor[Any], run: Run, seconds: float = 0.5) -> Iterator[Event]:
-    """Return the events of one run up to its end; asks every so many `seconds`."""
+    """Return the events of one run up to its end; asks every few `seconds`."""
     while True:
         for _, event in executor.listen([run], seconds):
             yield event

@@ -59,7 +59,7 @@ class ForkClient:
 
     def __enter__(self) -> ForkClient:
         def join_quietly() -> None:
-            # Whoever joins next will see it; after the end nobody has to.
+            # The next one to join will see it; after the end it does not matter.
             with contextlib.suppress(EngineMissingError, OSError):
                 self.join()
 
@@ -121,7 +121,7 @@ class ForkClient:
 
     def _ensure_running(self) -> None:
         with locked(self._folder.parent / LOCK_NAME):
-            if self._is_closed:  # while others were starting theirs: nobody would end this one
+            if self._is_closed:  # while others were starting theirs: this one would never be ended
                 return
             with contextlib.suppress(OSError):
                 _open(self._socket).close()
@@ -168,7 +168,7 @@ class GuardedProcess:
     def receive(self) -> Message | None:
         """Return the next message, waiting for it; None once the job has ended.
 
-        Without an `exit_code` then, nobody knows how: its guard was killed, too.
+        Without an `exit_code` then, it is unknown how: its guard was killed, too.
         """
         while not self.has_ended:
             try:
@@ -217,7 +217,7 @@ def runtime_folder() -> Path:
     found = folder.lstat()
     is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if not is_own or found.st_mode & 0o022:
-        what = "belongs to somebody else, or others can write to it"
+        what = "belongs to another user or is writable by others"
         raise BadConfigError(Problem(str(folder), what, "remove it, or set TMPDIR"))
     return folder
 

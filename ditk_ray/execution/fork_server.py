@@ -126,13 +126,13 @@ def main(arguments: Sequence[str]) -> None:
     importlib.import_module(ENGINE)
     _preload(LAZY)
     listener = socket.socket(socket.AF_UNIX)
-    # Under another name first: whoever sees the socket can connect to it.
+    # Under another name first: a socket that is visible can be connected to.
     listener.bind(f"{path}.new")
     listener.listen(128)
     Path(f"{path}.new").rename(path)
     serve(listener, float(grace[0]) if grace else GRACE_SECONDS)
     folder = Path(path).parent
-    with locked(folder.parent / LOCK_NAME):  # nobody is starting a new one there meanwhile
+    with locked(folder.parent / LOCK_NAME):  # no other process starts a new one there meanwhile
         shutil.rmtree(folder, ignore_errors=True)
 
 

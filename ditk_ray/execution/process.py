@@ -88,7 +88,7 @@ class ProcessRun(Run):
 
     def __init__(self, process: GuardedProcess, memory: int | None) -> None:
         self.is_new = True
-        """Whether nobody was told yet that it has started."""
+        """Whether its start is still to be reported."""
         self.has_ended = False
         self._process = process
         self._memory = memory
@@ -143,9 +143,9 @@ class ProcessRun(Run):
 
 
 def kind_of_exit(code: int | None, ran_out_of_memory: bool) -> FailureKind:
-    """Say what a process failed of that ended without a word.
+    """Say why a process failed that ended without a message.
 
-    `code` is negative for a signal, None if nobody knows. `ran_out_of_memory` says
+    `code` is negative for a signal, None if unknown. `ran_out_of_memory` says
     whether there is a sign of that.
     """
     if code is None:
@@ -156,7 +156,7 @@ def kind_of_exit(code: int | None, ran_out_of_memory: bool) -> FailureKind:
 
 
 def kind_of_message(kind: str, message: str, ran_out_of_memory: bool) -> FailureKind:
-    """Say what a training failed of that said so itself.
+    """Say why a training failed that reported it itself.
 
     One that lost a process below it only sees a broken pipe, whatever ended that.
     """
@@ -174,7 +174,7 @@ def describe_exit(code: int | None) -> str:
 
 
 def kernel_kills() -> int:
-    """Return how many processes the kernel has ended for want of memory on this node.
+    """Return how many processes the kernel has ended for lack of memory on this node.
 
     Counted are those of the whole node: where the files of control groups cannot be
     seen, nothing says whose they were.

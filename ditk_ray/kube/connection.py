@@ -1,4 +1,4 @@
-"""Finding the cluster, from a kubeconfig or from inside it, and what it lets this account do."""
+"""Finding the cluster, from a kubeconfig or from inside it, and what this account may do there."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Kube:
         try:
             self.objects(piece.resource).delete(piece.name, piece.uid)
         except (KubeNotFoundError, KubeConflictError):
-            return False  # somebody else did it, and another may have its name by now
+            return False  # it was done externally, and another may have its name by now
         return True
 
     def close(self) -> None:

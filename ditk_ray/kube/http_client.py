@@ -38,7 +38,7 @@ _ROLE_FILES = {"dijobs": _DIJOB_ROLE} | dict.fromkeys(
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 MAX_LINE_BYTES = 16 * 1024 * 1024
-"""A longer line is not one of a log or a watch; what is there of it is given as one."""
+"""A longer line is not one of a log or a watch; its beginning is given as a line."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _missing_right(call: Call, message: str) -> errors.KubeForbiddenError:
     who = message.partition('User "')[2].partition('"')[0]
     return errors.KubeForbiddenError(
         f"{who or 'this account'} may not {call.verb} {call.resource} {call.place}\n"
-        f"    see {_ROLE_FILES.get(call.resource, _CLUSTER_ROLE)} for the rights that are needed",
+        f"    see {_ROLE_FILES.get(call.resource, _CLUSTER_ROLE)} for the permissions needed",
         403,
     )
 
@@ -137,7 +137,7 @@ def _missing_right(call: Call, message: str) -> errors.KubeForbiddenError:
 def _not_found(call: Call, said: Mapping[str, Any], message: str) -> errors.KubeError:
     details = said.get("details") or {}
     if details.get("kind") == "namespaces":
-        return errors.KubeNotFoundError(f"cannot {call}: there is no such namespace", 404)
+        return errors.KubeNotFoundError(f"cannot {call}: the namespace does not exist", 404)
     # An object that is missing is named in the answer; a resource that is missing is not.
     if not details.get("name") and call.plural in _OPERATORS:
         return errors.KubeUnknownKindError(
@@ -153,7 +153,7 @@ class HttpClient:
 
     A request that fails for a reason that may pass (no connection, 429, 5xx) is sent again
     for up to `patience` seconds; then KubeUnreachableError is raised. Every other refusal
-    is raised at once, but for those of a server that has only just started: for a moment it
+    is raised at once, except those of a server that has only just started: for a moment it
     does not know kinds of objects for which it has answered before, and forbids what it
     has allowed.
     """

@@ -134,7 +134,7 @@ class Objects:
         return self._http.ask(call, patience)
 
     def apply(self, manifest: Mapping[str, Any], *, is_check: bool = False) -> Manifest:
-        """Have an object be as the manifest says, whether it is there or not; return the whole.
+        """Create or change an object as the manifest says; return the whole.
 
         Fields that the manifest had before and has no more are removed, those of others stay.
         With `is_check` nothing is stored: the answer is what would be.
@@ -201,7 +201,7 @@ def kube_quantity(amount: int) -> str:
 
 
 def moment(stamp: Any) -> float:
-    """Return a stamp as a number, by which times can be compared; 0 for one that is none.
+    """Return a stamp as a number, by which times can be compared; 0 for one that is invalid.
 
     Some stamps have fractions of a second and some have not: as texts they cannot be compared.
     """
@@ -212,7 +212,7 @@ def moment(stamp: Any) -> float:
 
 
 def seconds_since(stamp: Any, now: datetime) -> float:
-    """Return how long ago a stamp is; 0 for one of the future, or that is none."""
+    """Return how long ago a stamp is; 0 for a future or invalid one."""
     then = moment(stamp)
     return max(0.0, now.timestamp() - then) if then else 0.0
 

@@ -17,7 +17,7 @@ from ditk_ray.kube.pods import has_ended, has_log, main_container
 
 _log = logging.getLogger(__name__)
 
-SILENCE_SECONDS = 300.0  # then a log is asked for anew: the connection may be dead
+SILENCE_SECONDS = 300.0  # then a log is requested again: the connection may be dead
 DRAIN_SECONDS = 5.0  # of silence, then the log of an ended container has been cut off
 GIVE_UP_SECONDS = 30.0  # for which the rest of the log of an ended container is asked for
 _TOLD_SECONDS = 2.0

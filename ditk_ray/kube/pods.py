@@ -62,7 +62,7 @@ def has_ended(pod: Manifest) -> bool:
 
 
 def why_waiting(pod: Manifest) -> str | None:
-    """Return what keeps a pod from starting, if its status tells."""
+    """Return what keeps a pod from starting, if its status says so."""
     name, status = pod["metadata"]["name"], pod.get("status", {})
     if str(status.get("reason", "")).startswith(("Outof", "UnexpectedAdmissionError")):
         return f"pod {name} was rejected by its node: {sentence(status)}"

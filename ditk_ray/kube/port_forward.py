@@ -98,7 +98,7 @@ class PortForward(contextlib.AbstractContextManager["PortForward"]):
             writer.close()
 
     def _say(self, text: str) -> None:
-        """Tell what goes wrong, but not again and again: browsers try a lot."""
+        """Report what goes wrong, but not repeatedly: browsers try a lot."""
         if text and text != self._told:
             self._tell(f"{self._pods.service}: {text}")
         self._told = text
@@ -147,7 +147,7 @@ async def _relay(
 
 
 async def _end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Take in what nobody will read: closed with that, a connection is reset, not ended."""
+    """Read what is left unread: closed with that, a connection is reset, not ended."""
     writer.write_eof()
     async with asyncio.timeout(_LOOK_SECONDS):
         while await reader.read(_CHUNK):

@@ -37,7 +37,7 @@ class Change:
 class Watcher:
     """Calls `on_change` with every real change of a collection, in order, from one thread.
 
-    A change that was reported is not reported again, whatever is listed or watched anew. Between
+    A change that was reported is not reported again after another list or watch. Between
     two states of an object others may be missed, its end never. `start` lists in the
     caller's thread; all calls after that come from the watcher's own.
     """
@@ -89,7 +89,7 @@ class Watcher:
                 self._version = ""
             except KubeError as error:
                 self._note(error)
-            except Exception:  # whatever it is, the sweep must not wait for this in vain
+            except Exception:  # of any kind: the sweep must not wait for this in vain
                 _log.exception("watching %s starts again", self._objects.resource.plural)
                 self._version = ""
             # A watch that ends at once, again and again, is trouble too.

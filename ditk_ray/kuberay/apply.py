@@ -57,8 +57,8 @@ _TWINS = {RAY_CLUSTERS.kind: RAY_JOBS, RAY_JOBS.kind: RAY_CLUSTERS}
 LAUNCH_SECONDS = 600.0  # what is younger may be of a launch, whose RayCluster comes last
 _LOOK_SECONDS = 1.0
 _UNKNOWN_HINT = (
-    "    whether Ray clusters stand is unknown, so nothing of them was deleted: try again in a "
-    "moment,\n    or say --without_kuberay if KubeRay was uninstalled, and all of them with it"
+    "    it is unknown whether Ray clusters exist, so nothing was deleted: try again in a moment,\n"
+    "    or use --without_kuberay if KubeRay was uninstalled together with all its clusters"
 )
 
 
@@ -131,11 +131,11 @@ def _why_left(pieces: list[Piece], now: datetime) -> str:
 
 
 def launch(kube: Kube, manifests: Sequence[Manifest], tell: Callable[[str], None]) -> None:
-    """Have all objects be as they are given, and call `tell` with what became of each.
+    """Create or change all objects as given, and call `tell` with the outcome of each.
 
     Raises BadConfigError if one would take the place of what is not ours, KubeError if the
     API server would refuse one (nothing is made then), and DitkRayError if one fails all the
-    same; what was made before it was told.
+    same; what was made before it was reported.
     """
     orders = [_order(kube, manifest) for manifest in manifests]
     problems = [problem for order in orders for problem in order.problems(kube)]
@@ -170,12 +170,12 @@ class _Order(Piece):
             return [Problem(self.title, what, "choose another --name")]
         twin = _TWINS.get(kind)
         if twin is not None and _found(kube.objects(twin), self.name) is not None:
-            what = f"is there: a {kind} cannot have the same name"
+            what = f"exists; a {kind} cannot use the same name"
             title = Piece(twin, self.manifest).title
             return [Problem(title, what, "choose another --name")]
         if self.there is not None and self.resource == RAY_JOBS:
             job = job_health(self.there, datetime.now(UTC))
-            what = f"is there, and over ({job.state}): it does not run again"
+            what = f"exists and has finished ({job.state}): it does not run again"
             hint = f"`ditk-ray cluster delete {self.name}`, which keeps its results, comes first"
             return [Problem(self.title, what, hint)] if job.is_over else []
         return []
@@ -193,7 +193,7 @@ class _Order(Piece):
             return True
         is_change = _content(checked) != _content(self.there)
         if is_change and self.resource == RAY_JOBS:
-            what = "is there with other settings, and a job does not change while it is there"
+            what = "exists with different settings; a RayJob cannot be changed"
             hint = f"`ditk-ray cluster delete {self.name}`, or choose another --name"
             raise BadConfigError(Problem(self.title, what, hint))
         return is_change

@@ -61,14 +61,14 @@ def _operator(kube: Kube) -> Finding:
         if pod.get("status", {}).get("phase") == "Running":
             place = pod["metadata"]
             return Finding(about, "ok", f"pod {place['name']} in {place['namespace']!r} runs")
-    if not pods:  # a cloud may run it where nobody sees it: then its work shows
+    if not pods:  # a cloud may run it out of sight: then its work shows
         with contextlib.suppress(KubeForbiddenError, KubeUnknownKindError):
             if any(each.get("status") for each in kube.objects(RAY_CLUSTERS).list()):
-                return Finding(about, "ok", "it has looked at RayClusters of this namespace")
+                return Finding(about, "ok", "it has processed RayClusters of this namespace")
     if pods is None:
-        hint = "the first launch will show, or ask an admin"
-        return Finding(about, "unknown", "its pod may not be seen", hint)
-    return Finding(about, "missing", "no pod of it runs", _RAY_INSTALL)
+        hint = "the first launch will show it, or ask an admin"
+        return Finding(about, "unknown", "no permission to list its pod", hint)
+    return Finding(about, "missing", "none of its pods is running", _RAY_INSTALL)
 
 
 def needed_rights() -> list[Right]:
@@ -100,14 +100,14 @@ def _storage(kube: Kube) -> Finding:
     hint = "the results need a claim that many nodes write to (ReadWriteMany)"
     classes = _seen(kube, _STORAGE_CLASSES)
     if classes is None:
-        return Finding("storage", "unknown", "StorageClasses may not be listed", hint)
+        return Finding("storage", "unknown", "no permission to list StorageClasses", hint)
     makers = {each["metadata"]["name"]: str(each.get("provisioner", "")) for each in classes}
     shared = [name for name, maker in makers.items() if any(word in maker for word in _SHARED)]
     if shared:
         return Finding("storage", "ok", f"ReadWriteMany by {', '.join(sorted(shared))}")
     if not makers:
         return Finding("storage", "missing", "there is no StorageClass", hint)
-    text = f"none of {', '.join(sorted(makers))} is known to do ReadWriteMany"
+    text = f"none of {', '.join(sorted(makers))} is known to support ReadWriteMany"
     return Finding("storage", "unknown", text, hint)
 
 

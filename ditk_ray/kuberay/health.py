@@ -169,15 +169,15 @@ def _label(pod: Manifest, key: str) -> str:
     return str((pod["metadata"].get("labels") or {}).get(key, ""))
 
 
-# By words that Kubernetes itself uses for a reason, of which none is part of another.
+# By words that Kubernetes itself uses for a reason, none of which is part of another.
 _HINTS = {
-    "Unschedulable": "no node has room for it: launch fewer or smaller workers, or see to it "
-    "that such nodes can be had (node pool, accelerator, quota of the cloud)",
+    "Unschedulable": "no node has room for it: launch fewer or smaller workers, or make "
+    "such nodes available (node pool, accelerator, quota of the cloud)",
     "exceeded quota": "the namespace's quota is used up: launch fewer or smaller workers, delete "
     "what is not needed (`ditk-ray cluster list`), or ask for more",
-    "ImagePull": "is the image's name right, is it there, and may this cluster pull it?",
+    "ImagePull": "is the image's name right, does it exist, and may this cluster pull it?",
     "InvalidImageName": "give a whole image name, such as HOST/NAME:TAG",
-    "CrashLoopBackOff": "the log tells more: `kubectl logs POD --previous`",
+    "CrashLoopBackOff": "see the log: `kubectl logs POD --previous`",
     "CreateContainerConfigError": "a ConfigMap or Secret that it names is missing",
     "FailedMount": "a volume cannot be mounted: is its claim bound?",
     "more memory than its limit": "give it more memory",
@@ -193,8 +193,8 @@ def _troubles_of_cluster(cluster: ray_cluster.RayCluster, age: float) -> list[Tr
         return [Trouble("it is suspended", "its `spec.suspend` has to be false for it to run")]
     status = cluster.status
     if not status:
-        silence = Trouble(f"nothing has looked at it in {show_age(age)}", _CHECK_HINT)
-        return [silence] if age >= _PATIENCE_WITH_OPERATOR else []
+        what = f"the KubeRay operator has not processed it for {show_age(age)}"
+        return [Trouble(what, _CHECK_HINT)] if age >= _PATIENCE_WITH_OPERATOR else []
     failure = cluster.condition("RayClusterReplicaFailure")
     if failure is None and (status.get("state") == "failed" or status.get("reason")):
         failure = {"message": status.get("reason")}
@@ -287,7 +287,7 @@ def _why(job: Manifest, state: str, age: float) -> str:
     if job["spec"].get("suspend") and state not in _ENDED:
         return "it is suspended"
     if not state and age >= _PATIENCE_WITH_OPERATOR:
-        return f"nothing has looked at it in {show_age(age)}: {_CHECK_HINT}"
+        return f"the KubeRay operator has not processed it for {show_age(age)}: {_CHECK_HINT}"
     if state == "Complete" and status.get("jobStatus") not in _JOB_FAILED:
         return ""
     return " ".join(sentence(status, "").split())

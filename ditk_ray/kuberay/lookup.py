@@ -133,7 +133,7 @@ def wait_for_cluster(kube: Kube, name: str, seconds: float, tell: Callable[[str]
 
 
 def find_costs(kube: Kube, name: str) -> str:
-    """Return in a line what costs money of a cluster, or of a RayJob, also when that has ended.
+    """Return in a line what is billable of a cluster, or of a RayJob, also when that has ended.
 
     What stands beside it is known only of those that ditk-ray made.
     """

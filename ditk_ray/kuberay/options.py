@@ -75,7 +75,7 @@ def _ray_version(given: str) -> str:
     text = given or version("ray")
     found = re.fullmatch(r"(\d+)\.(\d+)(\.\w+)*", text, re.ASCII)
     if found is None or (int(found[1]), int(found[2])) < (2, 52):
-        why = "older ones know no tokens: whoever reached the dashboard would run code"
+        why = "older ones have no tokens: anyone who reaches the dashboard could run code"
         raise ValueError(f"is {text!r}; it has to be 2.52.0 or newer: {why}")
     return text
 
@@ -133,9 +133,9 @@ class Group(Written):
     name: Annotated[str, _cluster_name(63)] = _flag(
         "begin a group", "workers", flags=["--group"], metavar="NAME"
     )
-    workers: Count | None = _flag("how many at first (default: 1)", metavar="N")
-    min_workers: Count | None = _flag("how many at least (default: 0)", metavar="N")
-    max_workers: Positive | None = _flag("how many at most (default: --workers)", metavar="N")
+    workers: Count | None = _flag("initial number (default: 1)", metavar="N")
+    min_workers: Count | None = _flag("minimum (default: 0)", metavar="N")
+    max_workers: Positive | None = _flag("maximum (default: --workers)", metavar="N")
     cpu: Positive = _flag("CPUs of each (default: 4)", 4, metavar="N")
     memory: Memory = _flag("memory of each (default: 16G)", 16 * 2**30, metavar="SIZE")
     gpu: Count = _flag("GPUs of each (default: 0)", 0, metavar="N")
@@ -200,14 +200,14 @@ class Group(Written):
 class Launch(Written):
     """One cluster.
 
-    `mlflow_uri` is a server that is there already. With neither that nor a server of its own
+    `mlflow_uri` is an existing server. With neither that nor a server of its own
     sweeps keep a store among the results.
     """
 
     model_config = ConfigDict(validate_default=True)
 
     name: Annotated[str, _cluster_name(53)] = _flag("of the cluster", ..., metavar="NAME")
-    image: Image = _flag("what all its pods run", ..., metavar="IMAGE")
+    image: Image = _flag("the image of all its pods", ..., metavar="IMAGE")
     namespace: ObjectName = "default"
     groups: tuple[Group, ...] = (Group(),)
     cloud: Literal["gke", "generic"] = _rest(
@@ -252,7 +252,7 @@ class Launch(Written):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        # Not a ValueError, of which pydantic would make one text: these have places.
+        # Not a ValueError, which pydantic would turn into one text: these have places.
         if problems := self.problems():
             raise BadConfigError(problems)
         return self
@@ -263,12 +263,12 @@ class Launch(Written):
         ]
         names = Counter(group.name for group in self.groups)
         twice = [name for name in names if names[name] > 1]
-        problems += [Problem(f"--group {name}", "is there more than once") for name in twice]
+        problems += [Problem(f"--group {name}", "is given more than once") for name in twice]
         if self.results_claim is not None and (self.storage_class or self.results_size):
-            what = "are of a claim that is made, and do not go together with --results_claim"
+            what = "are for a new claim and cannot be combined with --results_claim"
             problems.append(Problem("--storage_class and --results_size", what))
         if self.mlflow_uri is not None and self.no_mlflow:
-            problems.append(Problem("--mlflow_uri", "does not go together with --no_mlflow"))
+            problems.append(Problem("--mlflow_uri", "cannot be combined with --no_mlflow"))
         return problems
 
 
@@ -318,7 +318,7 @@ def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
 
 
 def checked_launches(values: Mapping[str, Any], count: int) -> list[Launch]:
-    """Return so many clusters that are alike, NAME-0 and so on; one has the name itself."""
+    """Return that many identical clusters, NAME-0 and so on; a single one has the name itself."""
     if count == 1 or not values.get("name"):
         return [checked(Launch, values)]
     return [

@@ -157,7 +157,7 @@ def service_at(url: str) -> str:
 
 
 def costs_of(manifests: Iterable[Manifest]) -> str:
-    """Return in a line what somebody pays for, used or not; empty if it is nothing."""
+    """Return in a line what is billable, used or not; empty if nothing is."""
     pods, servers, stored = "", "", []
     for manifest in manifests:
         kind = manifest["kind"]

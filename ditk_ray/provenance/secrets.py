@@ -122,7 +122,7 @@ _BASE64_LINE = re.compile(
         [A-Za-z0-9/+]{64,76}+ (?= [\\n"',; \t\r]*+ $ )""",
     re.VERBOSE | re.MULTILINE,
 )
-"""A line of a key of which a diff shows only the middle."""
+"""A line of a key that a diff shows only the middle of."""
 
 _SHELL = re.compile(
     r"""^(?P<before> [+\- ]?[ \t]*+ (?:export[ ]|set[ ]|env[ ]|-[ ])?+ (?P<name> [A-Z0-9_]++ ) =)

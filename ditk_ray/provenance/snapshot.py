@@ -138,7 +138,7 @@ def packages() -> dict[str, str]:
 
 
 def describe_origin(folder: Path) -> dict[str, bytes]:
-    """Return the files that say of which commit and changes a copy of `folder` is."""
+    """Return the files that say which commit and changes a copy of `folder` comes from."""
     places = {_WORKING_DIRECTORY: folder, "ditk_ray": Path(ditk_ray.__file__)}
     with tempfile.TemporaryDirectory() as kept:
         facts = code_facts(Path(kept), places)

@@ -97,7 +97,7 @@ class WrappedCommand(Written):
 
     It is `command`, or the Python that Ray runs on its node with `py_args`. `node` says which
     nodes it may run on, by one key such as `hostname`; `cwd` is where it runs, from the shipped or
-    the present folder if relative; `env` is set besides what its node has.
+    the present folder if relative; `env` is added to its node's environment.
     """
 
     name: str = ""
@@ -176,7 +176,7 @@ class TaskFile(Written):
     @classmethod
     def _is_empty(cls, given: Any) -> None:
         if given:  # as in Isaac Lab's files
-            hint = "packages belong into the nodes' image, and code is shipped by `ditk-ray submit`"
+            hint = "packages belong in the nodes' image, and code is shipped by `ditk-ray submit`"
             raise ValueError(f"is not supported\n    {hint}")
 
     @pydantic.field_validator("tasks")

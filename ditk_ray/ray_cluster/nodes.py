@@ -25,7 +25,7 @@ from ditk_ray.util.locks import locked
 from ditk_ray.util.units import parse_bytes
 
 WORKER_GROUPS = "DITK_RAY_WORKER_GROUPS"
-"""The environment variable, set on the head by whoever made the cluster: a JSON list of groups."""
+"""The environment variable, set on the head by the cluster's creator: a JSON list of groups."""
 _HINT = """it has to be like [{"name": "gpu", "min": 0, "max": 8, "cpu": 8, "gpu": 1}]"""
 RAYS_OWN = ("CPU", "GPU", "memory", "object_store_memory")
 """The resources that every node has."""
@@ -104,7 +104,7 @@ def cluster_nodes() -> list[Node]:
 def share_nodes(
     trial: TrialResources, nodes: Sequence[Node], workers_per_node: int
 ) -> TrialResources:
-    """Return a trial's share if each node is divided evenly among so many trials."""
+    """Return a trial's share if each node is divided evenly among this many trials."""
 
     def share(name: str) -> float:
         having = [node.resources[name] for node in nodes if node.resources.get(name)]
@@ -138,7 +138,7 @@ def _gpus() -> int:
 
 
 class WorkerGroup(Written):
-    """Nodes of one kind, of which there are between `min` and `max`; `memory` is in bytes."""
+    """Nodes of one kind, between `min` and `max` of them; `memory` is in bytes."""
 
     model_config = ConfigDict(strict=True)
 
@@ -205,7 +205,7 @@ class CoreLease:
 
 
 def lease_cores(cpu: float, cores: Sequence[int] = (), folder: Path | None = None) -> CoreLease:
-    """Take so many cores of this machine: idle ones first, then those with the least on them.
+    """Take a number of this machine's cores: idle ones first, then the least loaded.
 
     `cores` are those to choose from, by default all that this process may use. Fractions share
     a core. More than there are cannot be had: then the lease has all of them; of none it has
@@ -224,7 +224,7 @@ def lease_cores(cpu: float, cores: Sequence[int] = (), folder: Path | None = Non
 
 
 def choose_cores(cpu: float, load: Mapping[int, float]) -> dict[int, float]:
-    """Return how much of which cores to take for so much CPU, given what is taken of each."""
+    """Return how much of which cores to take for an amount of CPU, given what is taken of each."""
     whole, part = int(cpu + _ALMOST_NOTHING), cpu % 1
     chosen = dict.fromkeys(sorted(load, key=lambda core: load[core])[:whole], 1.0)
     rest = [core for core in load if core not in chosen]

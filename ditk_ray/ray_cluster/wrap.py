@@ -134,7 +134,7 @@ class WrappedRun:
         self.runs = [CommandRun(number, one) for number, one in enumerate(self.commands)]
 
     def follow(self) -> None:
-        """Run all commands to their ends; whatever interrupts this ends them first."""
+        """Run all commands to their ends; any interruption ends them first."""
         with self._places() as strategies:
             for run, strategy in zip(self.runs, strategies, strict=True):
                 self._open[self._submit(run, strategy)] = run
@@ -227,7 +227,7 @@ class WrappedRun:
 
 
 _REASONS = {
-    ray.exceptions.TaskCancelledError: "somebody else cancelled it",
+    ray.exceptions.TaskCancelledError: "it was cancelled externally",
     ray.exceptions.NodeDiedError: "its node was lost",
     ray.exceptions.OutOfMemoryError: "Ray killed it, as its node was short of memory",
     ray.exceptions.WorkerCrashedError: "its Ray worker was killed",
@@ -237,7 +237,8 @@ _REASONS = {
 
 def _reason(error: Exception) -> str:
     last = str(error).strip().rpartition("\n")[2]
-    other = f"its Ray worker failed: {last}" if last else "its Ray worker ended without a word"
+    how = f"failed: {last}" if last else "ended without an error message"
+    other = f"its Ray worker {how}"
     return next((text for kind, text in _REASONS.items() if isinstance(error, kind)), other)
 
 

@@ -1,6 +1,6 @@
 """Files that events are appended to, and the journal of a sweep: what is to be recorded in MLflow.
 
-Whoever appends spends microseconds and cannot fail for long; whoever reads may be another
+The writer spends microseconds and cannot fail for long; the reader may be another
 process, and reads behind. One JSON object to a line, with its `kind` and its `time` in
 milliseconds since the epoch. The journal's kinds:
 

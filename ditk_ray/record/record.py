@@ -108,7 +108,7 @@ class SweepRecord:
     worked_seconds: float = 0.0
     """How long processes have worked on it, all together."""
     more_objectives: tuple[Objective, ...] = ()
-    """Those besides `metric` and `mode`, which are the first."""
+    """The objectives after the first, which is `metric` and `mode`."""
     why: str | None = None
     """The rule that ended it before its trials were done, if one did."""
     _texts: dict[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -224,12 +224,12 @@ def ask(folder: Path, request: Request, seconds: float = 30.0) -> Answer:
 
 
 def discard_requests(folder: Path) -> None:
-    """Forget what an earlier process of the sweep was asked, by somebody who is gone."""
+    """Forget requests to an earlier process of the sweep, whose callers are gone."""
     shutil.rmtree(folder / REQUESTS_FOLDER, ignore_errors=True)
 
 
 def waiting_requests(folder: Path) -> Iterator[tuple[Path, Request]]:
-    """Yield the requests that have not been answered, oldest first; what is none is removed."""
+    """Yield the requests that have not been answered, oldest first; other files are removed."""
     for path in sorted((folder / REQUESTS_FOLDER).glob(f"*{_REQUEST}")):
         try:
             values = json.loads(path.read_text())

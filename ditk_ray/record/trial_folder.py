@@ -117,7 +117,7 @@ class LogReader:
     def read(self) -> Iterator[str]:
         """Yield, in blocks, what was written since the last time."""
         with self._path.open("rb") as file:
-            if file.seek(0, 2) < self._position:  # it was written anew
+            if file.seek(0, 2) < self._position:  # it was rewritten
                 self._position = 0
             file.seek(self._position)
             while block := file.read(_BLOCK):

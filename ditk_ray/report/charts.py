@@ -89,7 +89,7 @@ def figure(traces: Iterable[Trace], x_title: str, y_title: str, **layout: Any) -
 
 
 def scatter(points: Sequence[Point], **style: Any) -> Trace:
-    """Return a trace of points that are nobody's."""
+    """Return a trace of points that belong to no trial."""
     x, y = [x for x, _ in points], [y for _, y in points]
     return {"type": "scatter", "x": x, "y": y, "hoverinfo": "skip", **style}
 
@@ -122,7 +122,7 @@ def drawn_trials(sweep: SweepData) -> list[TrialData]:
 
 
 def dots(number: int) -> dict[str, Any]:
-    """Return how so many points are marked: many are small, and show where they are dense."""
+    """Return how this many points are marked: many are small, and show where they are dense."""
     size, opacity = (6, 0.8) if number <= _MANY else (4, 0.5)
     return {"color": QUIET, "size": size, "opacity": opacity}
 
@@ -160,7 +160,7 @@ def trend(places: Sequence[float], scores: Sequence[float], mode: str) -> str:
 def _peak(
     places: Sequence[float], scores: Sequence[float], ranks: Sequence[float], mode: str
 ) -> str:
-    """Say which part of the axis is best, if the parts tell the scores apart."""
+    """Say which part of the axis is best, if the scores differ between the parts."""
     if len(scores) < _MIN_PARTS:
         return ""
     order = sorted(range(len(places)), key=lambda item: places[item])
@@ -297,7 +297,7 @@ def learning_curves(sweep: SweepData) -> Chart | None:
 
 @dataclass(frozen=True)
 class _Pen:
-    """How trials are drawn: over steps or evaluations, with at most so many points each."""
+    """How trials are drawn: over steps or evaluations, with a maximum number of points each."""
 
     has_steps: bool
     limit: int
@@ -352,7 +352,7 @@ class _Pen:
 
 
 def _rounded(score: float | None) -> float | None:
-    """Drop the digits that nobody sees: they are most of the file."""
+    """Drop invisible digits: they are most of the file."""
     return None if score is None else float(f"{score:.6g}")
 
 

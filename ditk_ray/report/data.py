@@ -277,7 +277,7 @@ class SweepData:
 
 
 def gather(folder: Path) -> SweepData:
-    """Read a sweep's folder. Raises `BadConfigError` if it is none."""
+    """Read a sweep's folder. Raises `BadConfigError` if it holds no sweep."""
     record = read_record(folder)
     seen = datetime.fromtimestamp((folder / RECORD_FILE).stat().st_mtime, UTC)
     until = record.ended or seen.isoformat()

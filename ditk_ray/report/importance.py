@@ -61,8 +61,8 @@ def _judge(trials: Sequence[TrialData], axes: Sequence[Axis], mode: str) -> Impo
         reason = "Every parameter that varies exists in some of the trials only."
         return Importances(len(trials), left_out=left_out, reason=reason)
     shares = _shares(trials, judged, mode, is_small)
-    if len(shares) > 1 and len(set(shares.values())) == 1:  # how Optuna says that it cannot tell
-        return Importances(len(trials), reason="The scores do not tell the parameters apart.")
+    if len(shares) > 1 and len(set(shares.values())) == 1:  # Optuna cannot tell
+        return Importances(len(trials), reason="The scores do not distinguish the parameters.")
     method = "fANOVA" if is_small else "PED-ANOVA"
     ordered = dict(sorted(shares.items(), key=lambda item: -item[1]))
     return Importances(len(trials), method, ordered, left_out)
@@ -178,7 +178,7 @@ def caption(found: Importances, labels: Mapping[str, str]) -> str:
         f"{count(found.trials, 'finished trial')}. The shares add up to 100%."
     )
     if found.trials < SURE_TRIALS:
-        text += " So few trials give a hint, no more."
+        text += " With so few trials this is only a hint."
     if found.left_out:
         names = ", ".join(labels.get(name, name) for name in found.left_out)
         text += f" Left out, since not every trial has it: {names}."

@@ -89,7 +89,7 @@ def usage_rows(sweep: SweepData) -> Rows:
     rows = [
         ("wall time of the sweep", wall is not None and show_seconds(wall)),
         ("time of all trials together", show_seconds(trained)),
-        ("trials at once, in the mean", wall and _decimal(trained / wall)),
+        ("trials at once, on average", wall and _decimal(trained / wall)),
         ("CPU-hours", resources.get("cpu") and _decimal(hours["cpu"])),
         ("GPU-hours", resources.get("gpu") and _decimal(hours["gpu"])),
         ("environment steps", sweep.steps and show_count(sweep.steps)),
@@ -201,7 +201,7 @@ class Column:
 
 
 def trial_columns(sweep: SweepData) -> list[Column]:
-    """Return the columns of the table of all trials, without those that tell none apart."""
+    """Return the columns of the table of all trials, without those in which all are equal."""
     records = [trial.record for trial in sweep.trials]
     columns = [
         Column(f"best {sweep.record.metric}", lambda trial: trial.score),

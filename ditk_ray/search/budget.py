@@ -37,7 +37,7 @@ class Budget:
 
     @property
     def interval(self) -> float:
-        """The time between evaluations; where the config does not tell, a twentieth."""
+        """The time between evaluations; where the config does not reveal it, a twentieth."""
         return self.eval_interval or (self.max_t or 1) / 20
 
     def grace_period(self, reduction: float) -> int:
@@ -89,8 +89,8 @@ def _interval(
 ) -> float | None:
     """Return the time between evaluations: DI-engine evaluates every `frequency` iterations.
 
-    It trains in rounds: so many samples are collected, then so many iterations made of them.
-    A config that collects whole episodes does not tell how many steps they take. Collectors
+    It trains in rounds: a number of samples is collected, then trained on for some iterations.
+    A config that collects whole episodes does not reveal how many steps they take. Collectors
     that complete trajectories take up to a third more than this.
     """
     if not _is_amount(frequency):

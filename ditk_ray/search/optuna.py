@@ -45,7 +45,7 @@ def _is_random(trial: FrozenTrial) -> bool:
 
 
 class _OptunaSearch(OptunaSearch):
-    """Tune's, which can also be told of earlier evaluations with several objectives."""
+    """Tune's, which also accepts earlier evaluations with several objectives."""
 
     def add_evaluated_point(
         self, parameters: dict[str, Any], value: Any, *args: Any, **kwargs: Any

@@ -188,7 +188,7 @@ def _mistakes(where: str, flat: Point, known: Mapping[str, Parameter]) -> Iterat
 def grid_space(space: SearchSpace, points_per_range: int = 3) -> SearchSpace:
     """Return the space with a `grid_search` in place of every domain.
 
-    A choice keeps all its values. A range becomes so many points from end to end, evenly on
+    A choice keeps all its values. A range becomes that many points from end to end, evenly on
     its own scale; a normal distribution as many equally likely ones. A `sample_from` stays:
     it follows the values of the others. Raises `BadConfigError` for conditional parameters.
     """
@@ -206,7 +206,7 @@ def grid_space(space: SearchSpace, points_per_range: int = 3) -> SearchSpace:
 def count_trials(space: SearchSpace, num_samples: int, points: Sequence[Point] = ()) -> int:
     """Return how many trials there are of a space: its grids' points, `num_samples` times.
 
-    A grid is gone through whole besides known points, and so is what a point leaves open of it.
+    A grid is run in full besides known points, and so is what a point leaves open of it.
     Where there is no grid, points are among the samples.
     """
     grids = {item.name: item.domain for item in space.parameters if is_grid(item.domain)}

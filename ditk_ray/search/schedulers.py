@@ -86,7 +86,7 @@ class RankedASHA(ASHAScheduler):
 
     Ray Tune's own goes by a percentile of those that came to the same rung. In RL that saves
     little: policies that have learned nothing score the same to the last digit and all reach
-    the percentile, and the first trials of a sweep meet nobody at the later rungs.
+    the percentile, and the first trials of a sweep meet no others at the later rungs.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -118,7 +118,7 @@ class _RankedBracket(_Bracket):
 
 @dataclass(frozen=True)
 class SchedulerOffer:
-    """A scheduler by name; its options are those of the class `kind`, but for what we set."""
+    """A scheduler by name; its options are those of the class `kind`, except what we set."""
 
     name: str
     summary: str
@@ -211,7 +211,7 @@ def _population(
     numbers = {key: known for key, (_, known) in found.items() if isinstance(known, Range)}
     if not (found if name == "pbt" else numbers):
         missing = "no range and no choice" if name == "pbt" else "no range of numbers"
-        what = f"{name!r} changes parameters of running trials, and {missing} can be changed"
+        what = f"{name!r} changes parameters of running trials, but {missing} can be changed"
         hint = "the network (policy.model) and create_config stay as they are in a running trial"
         raise BadConfigError(Problem("scheduler", what, hint))
     settings = {
@@ -287,7 +287,7 @@ def build_scheduler(
     check_options(SCHEDULER_OPTIONS, options, offer.settings())
     budget = replace(budget, max_t=options.get("max_t", budget.max_t))
     if name != DEFAULT_SCHEDULER and budget.max_t is None:
-        what = f"{name!r} divides a trial's length into parts, and it has no end"
+        what = f"{name!r} divides a trial's length, but the trials have no limit"
         hint = "set max_env_step in the JobCfg (or max_train_iter)"
         raise BadConfigError(Problem("scheduler", what, hint))
     try:
@@ -297,7 +297,7 @@ def build_scheduler(
 
 
 def needs_checkpoints(scheduler: Any) -> bool:
-    """Say whether a scheduler pauses trials: without a checkpoint they would start anew."""
+    """Say whether a scheduler pauses trials: without a checkpoint they would start from scratch."""
     if isinstance(scheduler, MedianStoppingRule):
         return not (scheduler._hard_stop and math.isinf(scheduler._min_time_slice))
     return isinstance(scheduler, _PAUSING)
@@ -335,8 +335,9 @@ def check_pairing(searcher: str, scheduler: str) -> None:
         what = "the searcher 'bohb' and the scheduler 'bohb' only work together"
         raise BadConfigError(Problem("searcher", what, "use both, or another pair of them"))
     if scheduler in ("pbt", "pb2") and SEARCHERS[searcher].module is not None:
-        what = f"{scheduler!r} changes parameters on the way; {searcher!r} would learn nonsense"
+        how = "changes parameters on the way"
+        what = f"{scheduler!r} {how}; {searcher!r} would learn from wrong parameters"
         raise BadConfigError(Problem("searcher", what, "use the searcher 'random' with it"))
     if scheduler == "hyperband" and SEARCHERS[searcher].module is not None:
-        what = f"'hyperband' wants all trials at once, of which {searcher!r} could learn nothing"
+        what = f"'hyperband' runs all at once, so {searcher!r} cannot learn from finished trials"
         raise BadConfigError(Problem("searcher", what, "use 'asha' with it, or 'bohb' for both"))

@@ -132,7 +132,7 @@ def known_searcher(name: str) -> SearcherOffer:
 
 
 class ModelSearcher(Searcher):
-    """Asks a searcher of Tune's for points, and tells it how they went.
+    """Asks a searcher of Tune's for points, and reports their results to it.
 
     `inner` is completely set up: it has its space, its objectives and its seed. `known` is what
     each parameter can be. What trials report may be without the objective, or have a NaN: the
@@ -186,7 +186,7 @@ class ModelSearcher(Searcher):
 
     @property
     def can_learn(self) -> bool:
-        """Whether it can be told of evaluations that were made elsewhere."""
+        """Whether it accepts evaluations that were made elsewhere."""
         own = type(self.inner).add_evaluated_point
         return own is not Searcher.add_evaluated_point
 
@@ -234,7 +234,7 @@ def build_searcher(
     try:
         return ModelSearcher(offer.build(request), known)
     except (TypeError, ValueError, AssertionError) as error:
-        # What a signature cannot tell: a number that is too small, two that do not agree.
+        # What a signature does not show: a number that is too small, two that do not agree.
         raise BadConfigError(Problem(f"searcher {name!r}", f"refuses: {error}")) from error
 
 

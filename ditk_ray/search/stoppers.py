@@ -18,7 +18,7 @@ NO_METRICS = frozenset(
     {*AUTO_RESULT_KEYS, "config", "done", "experiment_tag", "timestamp", "trial_id"}
     | {ATTEMPT, ENDED, FAILURE, FAILURES, RESULT, SAVED}
 )
-"""What a result holds besides what the trial measured."""
+"""What a result holds in addition to what the trial measured."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def build_stopper(
     """Make a stopper of what a user gave.
 
     Given is a rule, a dict with the value at which each metric ends a trial, a function, a
-    `Stopper`, or several of them, of which in a list each is enough. Every trial is run on so
+    `Stopper`, or several of them; in a list each is enough. Every trial is run on so
     many `seeds`. Raises `BadConfigError`.
     """
     if given is None:

@@ -49,7 +49,7 @@ async def follow_job(api: JobApi, job_id: str, show: Show, lost_seconds: float) 
     stream = asyncio.create_task(_stream(api, job_id, position))
     end = asyncio.create_task(_wait_for_end(api, job_id, lost_seconds))
     async with _ended_together([stream, end]):
-        # The stream never ends, unless whoever shows the log fails.
+        # The stream never ends, unless showing the log fails.
         await asyncio.wait({stream, end}, return_when=asyncio.FIRST_COMPLETED)
         state = end.result() if end.done() else stream.result()
     if state.status is JobStatus.LOST:
@@ -114,7 +114,7 @@ class DispatchListener(Protocol):
 
 @dataclass
 class Dispatch:
-    """Sends jobs with their code, and follows them, so many of each cluster at a time.
+    """Sends jobs with their code, and follows them, a limited number per cluster at a time.
 
     `apis` are the clusters that are not lost, `waiting` the jobs that none has got yet, `running`
     those that one has, or may have, by their ids (also after an interruption), and `sent` those

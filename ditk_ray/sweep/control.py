@@ -159,7 +159,7 @@ class RequestHandler:
         self.queue.held.add(name)
         if status == Trial.PAUSED:
             return f"{name} stays paused"
-        anew = "" if self.has_checkpoints else "; checkpoints are off: it will start anew later"
+        anew = "" if self.has_checkpoints else "; checkpoints are off: it will restart from scratch"
         return f"{name} is paused at its next evaluation{anew}"
 
     def _change(self, name: str, request: Request) -> str:

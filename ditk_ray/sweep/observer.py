@@ -46,13 +46,13 @@ _END_STATES = {
     "failed": TrialState.FAILED,
 }
 CANCELLED = "cancelled"
-"""Why a trial ended that a person has cancelled."""
+"""Why a trial ended that a user has cancelled."""
 
-_WHYS = {"time": "its time was over", "cancelled": CANCELLED}
+_WHYS = {"time": "time limit", "cancelled": CANCELLED}
 
 
 class SweepListener(Protocol):
-    """Whoever wants to know how a sweep goes. Called on Tune's event loop: be quick.
+    """A follower of a sweep. Called on Tune's event loop: be quick.
 
     `reported` is about a trial's newest metrics, `changed` about its new state; `refreshed` comes
     about once a second, whatever happens.

@@ -74,7 +74,7 @@ class PreparedSweep:
     resources: TrialResources
     slots: int
     executor: Executor[SeedTask]
-    """Where its trials run; nobody asks which it is."""
+    """Where its trials run; no caller depends on which it is."""
     search: SearchSetup
     scheduler: TrialScheduler
     stopper: RuleStopper | None

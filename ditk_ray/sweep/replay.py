@@ -1,4 +1,4 @@
-"""Running a recorded trial again, to see whether its score can be had again."""
+"""Running a recorded trial again, to see whether its score is reproducible."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Replay:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Say whether two values of a metric are the same but for rounding."""
+    """Say whether two values of a metric are the same except for rounding."""
     if one is None or other is None:  # a score that was no number is recorded as none
         return one is other
     return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

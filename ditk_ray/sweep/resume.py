@@ -191,7 +191,7 @@ def _trial(
 
 
 def _params(space: SearchSpace, drawn: dict[str, Any], known: TrialRecord | None) -> dict[str, Any]:
-    """Return a trial's parameters as they were drawn, but for what a scheduler has changed.
+    """Return a trial's parameters as they were drawn, except for what a scheduler has changed.
 
     The record has been JSON, which knows no tuples and no infinity.
     """

@@ -161,7 +161,7 @@ def _fit(
         observer.settle(status, sweep_stopper.why)
         try:
             _keep_files(record, plan)
-        finally:  # also when somebody is in a hurry
+        finally:  # also after a second Ctrl-C
             observer.end()
     if sweep_stopper.error is not None:
         raise sweep_stopper.error

@@ -141,14 +141,14 @@ def _introduce(searcher: Searcher, job: JobSpec) -> None:
 
 def _note(name: str, fitting: int, left_out: int, again: int) -> str:
     how = f"its best {again} are run again first" if again else f"{fitting} of its trials are known"
-    rest = f"; {left_out} of its trials say nothing here" if left_out else ""
+    rest = f"; {left_out} of its trials do not fit this space" if left_out else ""
     return f"warm start from {name}: {how}{rest}"
 
 
 def _refuse_grid(space: SearchSpace) -> None:
     grids = [item.name for item in space.parameters if is_grid(item.domain)]
     if grids:
-        what = f"a grid is gone through whole, whatever is known of it: {', '.join(grids)}"
+        what = f"a grid always runs in full, so a warm start has no effect: {', '.join(grids)}"
         hint = "leave the warm start out, or use a searcher that learns, such as 'tpe'"
         raise BadConfigError(Problem("warm_start", what, hint))
 

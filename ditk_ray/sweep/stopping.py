@@ -170,7 +170,7 @@ class LossPolicy:
                 self.admit(trial)
 
     def grow(self, trial: Trial, memory: int) -> None:
-        """Have a trial that does not run started with so much memory."""
+        """Have a trial that does not run started with this much memory."""
         larger = replace(self.resources, memory=memory).for_ray()
         trial.update_resources(PlacementGroupFactory([larger]))
         self._has_grown.add(trial.trial_id)

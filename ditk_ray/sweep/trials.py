@@ -11,7 +11,7 @@ the trials that it had. One JSON object to a line:
 
   made      a trial is about to be started: `trial`, `params`, and `drawn`, all that was drawn
             for it, pickled, since a choice may be between things that JSON does not know
-  ended     a trial is over for good: `record`, as in `sweep.json`
+  ended     a trial has ended: `record`, as in `sweep.json`
   reopened  a trial that had ended is run again: `trial`
 """
 
@@ -55,7 +55,7 @@ SEARCHER_FILE = "searcher.pkl"
 
 _QUICK_SECONDS = 0.1
 _SHARE = 20
-"""Saving a searcher that is not quick may take one part in so many of the event loop's time."""
+"""Saving a slow searcher may take this fraction of the event loop's time (one part in N)."""
 
 Drawn = dict[str, Any]
 
@@ -286,7 +286,7 @@ class NotPickled:
 
 @dataclass(eq=False)
 class TrialGenerator(NotPickled, SearchAlgorithm):
-    """Makes trials, at most so many at once, until there are as many as were asked for.
+    """Makes trials, at most `at_once` at a time, until there are as many as were asked for.
 
     `made` were made before, of which those `unfinished`, with what was drawn for each, come first.
     """

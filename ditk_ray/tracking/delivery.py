@@ -49,7 +49,7 @@ class Delivery:
     """Brings one journal into one store; for one process at a time.
 
     `step` may be called again after it raised: what was not delivered is tried
-    again, and what was is not doubled. Files do not hold up the rest: those that
+    again, and what was is not duplicated. Files do not hold up the rest: those that
     could not be uploaded are tried again at the sweep's end and by `upload_missing`.
     """
 
@@ -74,7 +74,7 @@ class Delivery:
     def step(self) -> bool:
         """Deliver the next part of the journal; say whether there was one.
 
-        Raises whatever keeps it from that: a server that is away, a full disk.
+        Raises what prevents that: an unreachable server, a full disk.
         """
         try:
             store = self._opened()
@@ -255,7 +255,7 @@ def sweep_artifacts(folder: Path) -> Artifacts:
 
 
 def trial_artifacts(folder: Path) -> Artifacts:
-    """Return what a child run keeps of its trial: as little as tells the whole story."""
+    """Return what a child run keeps of its trial: as little as is needed to understand it."""
     files = [folder / name for name in (CONFIG_FILE, METRICS_FILE, PARAMS_HISTORY_FILE)]
     kept: Artifacts = dict.fromkeys([*files, *sorted(folder.glob("result*"))])
     logs = [log for log in sorted(folder.glob(f"attempt_*/**/{LOG_FILE}")) if log.is_file()]

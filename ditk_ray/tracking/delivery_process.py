@@ -118,7 +118,7 @@ def sync(
 ) -> DeliveryState:
     """Deliver all of a sweep's journal to its store, or to another one.
 
-    A sweep whose process is gone is ended as such. `told` hears how much is done.
+    A sweep whose process is gone is ended as such. `told` is called with the share that is done.
     Raises `BadConfigError` if there is nothing to deliver or a sweep does so itself,
     and `StoreUnreachableError` if the store does not take it: nothing is lost then.
     """
@@ -134,7 +134,7 @@ def sync(
             return _deliver(Delivery(folder, uri or sweeps[-1]["uri"]), told)
     except HeldError as error:
         what = "is being recorded right now"
-        hint = "what waits is sent by that process; try again when it has ended"
+        hint = "that process sends what is waiting; try again when it has ended"
         raise BadConfigError(Problem(folder.name, what, hint)) from error
 
 
@@ -147,7 +147,7 @@ def _deliver(delivery: Delivery, told: Callable[[float], None]) -> DeliveryState
             failures += 1
             if failures == TRIES:
                 raise StoreUnreachableError(
-                    f"MLflow does not take the records: {delivery.state.error}\n"
+                    f"MLflow is not accepting records: {delivery.state.error}\n"
                     "nothing is lost: run it again when the store answers"
                 ) from error
             time.sleep(min(failures, 3))

@@ -122,10 +122,10 @@ class Recorder:
         if bool(state.error) != self._was_away:
             self._was_away = bool(state.error)
             self._say(
-                f"MLflow does not take the records ({state.error}); the sweep continues, "
+                f"MLflow is not accepting records ({state.error}); the sweep continues, "
                 "they are kept on disk and sent later"
                 if state.error
-                else "MLflow takes the records again"
+                else "MLflow is accepting records again"
             )
 
     def ended(self, record: SweepRecord) -> None:
@@ -137,7 +137,7 @@ class Recorder:
         self._journal.append("end", unfinished=known, **end)
         self._wait()
         if not self._journal.close():
-            self._say("the disk is full: the last records are lost to MLflow")
+            self._say("the disk is full: the last records could not be saved for MLflow")
 
     def _keep_delivering(self) -> None:
         now = time.monotonic()
@@ -211,7 +211,7 @@ class Recorder:
             )
         if state.files_missing:
             runs = f"{len(state.files_missing)} runs"
-            self._say(f"MLflow did not take the files of {runs}, see {log}; {sync} tries again")
+            self._say(f"MLflow did not accept the files of {runs}, see {log}; {sync} tries again")
         if state.refused:
             self._say(f"MLflow refused {state.refused} records, see {log}")
 

@@ -51,7 +51,7 @@ def iqm_weights(count: int) -> Numbers:
 
 
 def bootstrap_interval(values: Numbers, how: str, mode: str = "max") -> tuple[float, float]:
-    """Return the 95% percentile interval of the aggregate when seeds are drawn anew.
+    """Return the 95% percentile interval of the aggregate when seeds are resampled.
 
     The draws are the same each time. With few seeds it is coarse, and rather too narrow:
     three seeds have ten different resamples.

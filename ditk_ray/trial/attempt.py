@@ -64,7 +64,7 @@ def start_attempt(
 
     A new one resumes from the newest whole checkpoint in the trial's folder, if there is one. Of
     an adopted one nothing is started again. Raises `TrialFailedError` if it cannot be started,
-    and `OutOfReachError` if nobody is there to ask.
+    and `OutOfReachError` if its gateway is gone.
     """
     following = next_attempt(folder)
     handles = _read_handles(folder, following - 1)
@@ -205,7 +205,7 @@ class Attempt:
     def _closed_if_failed(self) -> Iterator[None]:
         try:
             yield
-        except OutOfReachError:  # there is nobody to close it by
+        except OutOfReachError:  # its gateway is gone
             raise
         except BaseException:
             self.close()

@@ -35,7 +35,7 @@ KEPT = 2
 """How many stay: one is enough to resume, the one before is for the case that it is damaged."""
 
 SHARE = 20
-"""Saving may take one part in so many of a trial's time."""
+"""Saving may take this fraction of a trial's time (one part in N)."""
 
 LEAST_SECONDS = 1.0
 """How much training is worth a checkpoint at all."""
@@ -59,7 +59,7 @@ class SeedProgress:
 
 @dataclass(frozen=True)
 class CheckpointMeta:
-    """What a checkpoint is of: a trial after so many reports."""
+    """What a checkpoint is of: a trial after a number of reports."""
 
     trial: str
     reports: int

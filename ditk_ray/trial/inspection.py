@@ -33,7 +33,7 @@ from ditk_ray.util.suggest import did_you_mean
 
 _TRAINING = ("ditk_ray.trial.training", "ditk_ray.trial.engine_state")
 _TASKS = "ding.framework.middleware.functional.evaluator"
-"""Hooked for whoever may build a task pipeline; a second's work, with matplotlib and wandb."""
+"""Hooked for entries that may build a task pipeline; a second's work, with matplotlib and wandb."""
 
 
 def training_modules(config: EngineConfig, entry: Any) -> list[str]:

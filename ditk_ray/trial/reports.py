@@ -139,7 +139,7 @@ class FailureLog:
     def allows(self, kind: str, retries: Mapping[str, int]) -> bool:
         """Say whether a trial may be tried again that has just failed of this kind.
 
-        Those that were lost are counted in the last hour only: that is nobody's fault.
+        Those that were lost are counted in the last hour only: that is not the trial's fault.
         """
         since = time.time() - HOUR if kind == FailureKind.LOST else 0.0
         count = sum(item.kind == kind and item.time >= since for item in self.failures)

@@ -27,7 +27,7 @@ from ditk_ray.util.units import show_seconds
 _log = logging.getLogger(__name__)
 
 START_SECONDS = 900.0
-"""How long a run may wait for its place, if nobody says otherwise."""
+"""How long a run may wait for its place by default."""
 
 
 class Seed:

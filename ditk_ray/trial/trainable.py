@@ -206,7 +206,7 @@ class RetryingTrial:
         resources = self._plan.job.resources
         allowed = resources.max_memory or 0
         if failure.kind == FailureKind.OUT_OF_MEMORY and (resources.memory or 0) < allowed:
-            what = f"{failure.error}; it is tried again with {show_bytes(allowed)}"
+            what = f"{failure.error}; it is retried with {show_bytes(allowed)}"
             raise NeedsMemoryError(what, allowed)
         if failure.kind == FailureKind.DISK_FULL:
             count = sum(item.kind == FailureKind.DISK_FULL for item in self._log.failures)

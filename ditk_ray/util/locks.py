@@ -38,7 +38,7 @@ def held(path: Path) -> Iterator[None]:
             except BlockingIOError as error:
                 if not left:
                     raise HeldError(str(path)) from error
-                time.sleep(0.05)  # somebody may only be looking whether it is held
+                time.sleep(0.05)  # another process may only be checking whether it is held
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     raise
@@ -54,7 +54,7 @@ def sweep_lock(folder: Path) -> contextlib.AbstractContextManager[None]:
 
 
 def wait_until_free(folder: Path, seconds: float) -> bool:
-    """Wait until no process runs the sweep, so many seconds at most; say whether none does."""
+    """Wait until no process runs the sweep, at most this many seconds; return whether none does."""
     until = time.monotonic() + seconds
     while is_running(folder):
         if time.monotonic() >= until:

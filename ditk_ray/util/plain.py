@@ -56,7 +56,7 @@ def differences(name: str, base: dotted.Tree, tree: dotted.Tree) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """Return what tells two values apart, also those of two runs of the same file."""
+    """Return what distinguishes two values, also those of two runs of the same file."""
     try:
         return literal(value)
     except NotLiteralError:

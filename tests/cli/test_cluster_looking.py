@@ -225,7 +225,7 @@ def test_check_lists_what_is_there_what_is_missing_and_what_to_do(
     wait_until(lambda: "Ready" in run("list").out, 60, "the cluster")
     plain = run("check")
     assert plain.code == 0, plain.out
-    assert "it has looked at RayClusters of this namespace" in plain.out
+    assert "it has processed RayClusters of this namespace" in plain.out
 
 
 @pytest.mark.kube
@@ -249,7 +249,7 @@ def test_check_of_an_admin_sees_operator_and_storage(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(kuberay.kubeconfig(namespace=namespace)))
     admin = kuberay.admin
-    assert "no pod of it runs" in run("check").out
+    assert "none of its pods is running" in run("check").out
     storage = {"metadata": {"name": namespace}, "provisioner": "filestore.csi.storage.gke.io"}
     labels = {"app.kubernetes.io/component": "kuberay-operator"}
     container = {"name": "operator", "image": "none"}

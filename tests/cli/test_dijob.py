@@ -127,7 +127,7 @@ def test_a_name_that_is_taken_is_said(run, tmp_path):
     assert run("create", "-f", file).code == 0
     again = run("create", "-f", file)
     assert again.code == 1
-    assert "there is another DIJob 'twice'" in again.err
+    assert "another DIJob 'twice' exists" in again.err
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_a_patch_is_merged_and_says_whether_it_changed_anything(run, submit):
     [
         ("{", "neither JSON nor YAML"),
         ("[]", "has to be a mapping"),
-        ("spec: {preemptible: true}", "operator crashes"),
+        ("spec: {preemptible: true}", "crashes DI-orchestrator's operator"),
         ("spec: {cleanPodPolizy: All}", "did you mean 'cleanPodPolicy'"),
         ("spec: {tasks: []}", "holds no task"),
     ],

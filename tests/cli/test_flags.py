@@ -113,7 +113,7 @@ def test_a_flag_that_the_job_is_to_have_belongs_behind_the_dashes(capsys):
     submit = parser.add_subparsers(required=True).add_parser("submit", usage="submit -- JOB")
     submit.add_argument("words", nargs="*")
     text = parser_refusal(parser, capsys, "submit", "tune", "--storage_path", "x")
-    assert "goes after --" in text
+    assert "go after --" in text
 
 
 def test_a_flag_like_no_other_gets_no_far_fetched_suggestion(parser, capsys):

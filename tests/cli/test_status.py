@@ -180,7 +180,7 @@ def test_an_empty_storage_says_how_to_begin(tmp_path, capsys):
     ("arguments", "said"),
     [
         (["--watch"], "needs a sweep"),
-        (["mine", "--watch", "--format", "json"], "prints no JSON"),
+        (["mine", "--watch", "--format", "json"], "does not print JSON"),
         (["mime"], "did you mean 'mine'"),
     ],
 )

@@ -222,7 +222,7 @@ def test_retries_are_laid_over_the_defaults():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"stal": 1}, "retries: there is no kind of failure 'stal'; did you mean 'stall'"),
+        ({"stal": 1}, "retries: 'stal' is not a kind of failure; did you mean 'stall'"),
         ({"bug": -1}, "retries.bug: is -1"),
         ({"bug": True}, "retries.bug: is True"),
         ({"bug": "often"}, "retries.bug: is 'often'"),

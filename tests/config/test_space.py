@@ -372,7 +372,7 @@ def test_an_override_of_create_config_is_laid_on_it():
     ],
 )
 def test_a_path_given_twice_is_refused(written):
-    assert "policy.lr: stands twice" in complaint(written)
+    assert "policy.lr: is defined twice" in complaint(written)
 
 
 def test_the_same_path_in_both_configs_is_not_twice():

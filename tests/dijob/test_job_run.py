@@ -97,7 +97,7 @@ def test_where_log_and_volume_differ_the_log_counts_and_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("events", "kind", "words"),
     [
-        ([Gone()], FailureKind.LOST, "deleted by somebody else"),
+        ([Gone()], FailureKind.LOST, "deleted externally"),
         ([heard(PodError(1, "boom", FailureKind.BUG))], FailureKind.BUG, "boom"),
         ([Finished(False, FailureKind.OUT_OF_MEMORY, "137")], FailureKind.OUT_OF_MEMORY, "137"),
         ([Finished(True)], FailureKind.BUG, "does its container run the generated script"),

@@ -193,7 +193,7 @@ def test_a_task_for_which_nothing_is_given_keeps_the_templates() -> None:
     [
         ({"resources": {"*": TrialResources(gpu=0.5)}}, "asks for 0.5 of example.com/gpu-a100"),
         ({"resources": {"*": TrialResources(custom={"a/b": 1.5})}}, "asks for 1.5 of a/b"),
-        ({"resources": {"leaner": TrialResources()}}, "a task 'leaner', and the tasks are serial"),
+        ({"resources": {"leaner": TrialResources()}}, "a task 'leaner', but the tasks are serial"),
         ({"script": "#" * 2**20 + "\n"}, "ConfigMap: would hold 1 MiB"),
         (
             {"identity": JobIdentity(f"a-{'0' * 35}", "trial_00003")},

@@ -184,7 +184,7 @@ def test_a_job_that_somebody_deletes_is_a_lost_trial_and_is_run_again(
     (trial,) = done.record.trials.values()
     assert trial.state is TrialState.SUCCEEDED
     assert [failure["kind"] for failure in trial.failures] == ["lost"]
-    assert "deleted by somebody else" in trial.failures[0]["error"]
+    assert "deleted externally" in trial.failures[0]["error"]
     assert steps(done.folder / trial.id) == [100 * n for n in range(1, 31)]
     wait_until(lambda: not left(), 15, f"all to be gone: {left()}")
 
@@ -273,7 +273,7 @@ def test_failed_jobs_stay_if_they_are_to_be_kept(dijobs, pretending, left):
 
 
 def test_what_the_cluster_refuses_is_said_before_anything_is_made(dijobs, tmp_path):
-    with pytest.raises(KubeForbiddenError, match="lacks rights in namespace") as refused:
+    with pytest.raises(KubeForbiddenError, match="lacks permissions in namespace") as refused:
         dijobs(Pretended, user="nobody")
     for missing in ("create dijobs", "watch pods", "get pods/log", "delete configmaps"):
         assert missing in str(refused.value)

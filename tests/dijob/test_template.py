@@ -84,7 +84,7 @@ def two_learners(dijob: Tree, config_map: Tree) -> None:
     [
         (
             lambda d, c: d["spec"].update(preemptible=True),
-            "job.yaml: spec.preemptible: is true, with which DI-orchestrator's operator crashes",
+            "job.yaml: spec.preemptible: is true, which crashes DI-orchestrator's operator",
         ),
         (two_learners, "spec.tasks[1]: is a second task of type learner"),
         (lambda d, c: add_task(d), "spec.tasks[1].name: 'serial' is the name of spec.tasks[0] too"),

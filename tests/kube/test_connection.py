@@ -139,7 +139,7 @@ def test_inside_a_cluster_the_service_account_is_used(
         cluster.dijobs.create(dijob())
     assert str(caught.value) == (
         f"{account} may not create dijobs in namespace '{namespace}'\n"
-        "    see cluster_configs/rbac.yaml for the rights that are needed"
+        "    see cluster_configs/rbac.yaml for the permissions needed"
     )
     with pytest.raises(BadConfigError, match="no context 'tests'"):
         connect(KubeSettings(context="tests"))
@@ -167,7 +167,7 @@ def test_refusals_say_what_is_wrong_without_a_traceback(kube: ApiServer, namespa
     assert "spec.priority" in str(caught.value) and "spec.cleanPodPolicy" in str(caught.value)
     assert len(str(caught.value).splitlines()) < 10
     elsewhere = connect(KubeSettings(kube.kubeconfig(), namespace="nowhere"))
-    with pytest.raises(KubeNotFoundError, match="no such namespace"):
+    with pytest.raises(KubeNotFoundError, match="the namespace does not exist"):
         elsewhere.config_maps.create({"metadata": {"name": "map"}})
 
 

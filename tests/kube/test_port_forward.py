@@ -211,4 +211,4 @@ def test_who_may_not_forward_is_told_which_right_is_missing(
 
     expected = "reader may not get pods/portforward"
     wait_until(lambda: expected in refused(), 20, "the Role to count")
-    assert "see cluster_configs/cluster_rbac.yaml for the rights" in refused()
+    assert "see cluster_configs/cluster_rbac.yaml for the permissions" in refused()

@@ -198,8 +198,8 @@ def test_a_job_and_a_cluster_of_one_name_are_refused_and_a_job_does_not_change(
     twin = run("cluster", "launch", "--name", "night", *COMMON)
     other = run("cluster", *NIGHT, "--num_samples", "5")
 
-    assert twin.code == 2 and "rayjob/night: is there" in twin.err
-    assert other.code == 2 and "rayjob/night: is there with other settings" in other.err
+    assert twin.code == 2 and "rayjob/night: exists; a RayCluster cannot" in twin.err
+    assert other.code == 2 and "rayjob/night: exists with different settings" in other.err
     assert versions_in(kuberay, namespace) == before
 
 
@@ -218,7 +218,7 @@ def test_what_the_server_would_refuse_is_told_before_anything_is_made(run, kuber
     refused = run("cluster", *RL, "--storage_class", "other")
     assert refused.code == 2 and "rl-results" in refused.err
     nowhere = run("cluster", *RL, "--namespace", "nowhere")
-    assert nowhere.code != 0 and "there is no such namespace" in nowhere.err
+    assert nowhere.code != 0 and "the namespace does not exist" in nowhere.err
     assert set(objects_in(kuberay, namespace)) == {"PersistentVolumeClaim/rl-results"}
 
 

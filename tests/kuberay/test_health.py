@@ -174,7 +174,7 @@ def test_an_operator_that_is_silent_is_given_half_a_minute() -> None:
     young, old = ({**ray_cluster(), "status": {}} for _ in range(2))
     assert judge(cluster=young, age=5).problems == ()
     (problem,) = judge(cluster=old, age=45).problems
-    assert problem.what == "nothing has looked at it in 45s"
+    assert problem.what == "the KubeRay operator has not processed it for 45s"
     assert "ditk-ray cluster check" in problem.hint
 
 
@@ -224,4 +224,4 @@ def test_a_ray_job_is_over_when_kuberay_does_nothing_more_for_it() -> None:
 
 def test_a_ray_job_that_nobody_looks_at_says_so() -> None:
     assert job().why == ""
-    assert "nothing has looked at it in 45s" in job(age=45).why
+    assert "the KubeRay operator has not processed it for 45s" in job(age=45).why

@@ -27,11 +27,11 @@ def seed_script():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "needs commands, --task_cfg or --test"),
-        (["--test", "--", "a"], "one of them"),
+        ([], "needs exactly one of commands, --task_cfg and --test"),
+        (["--test", "--", "a"], "exactly one of commands"),
         (["--cpu", "1", "2", "--", "a", "b", "c"], "--cpu: has 2 values for 3 commands"),
         (["--num_workers", "2", "3", "--", "a"], "--num_workers: has 2 values for 1 commands"),
-        (["--num_workers", "2", "--cpu", "1", "--", "a"], "--num_workers: does not go together"),
+        (["--num_workers", "2", "--cpu", "1", "--", "a"], "--num_workers: cannot be combined"),
         (["--gpu", "1.5", "--", "a"], "--gpu: gpu is 1.5; above 1 it has to be a whole number"),
         (["--memory", "lots", "--", "a"], "--memory: 'lots' is not a memory size"),
         (["--", "a", ""], "COMMAND: '' is not a command"),
@@ -90,7 +90,7 @@ def test_on_a_ray_of_its_own_lines_are_prefixed_and_the_first_failure_ends_the_r
     rows = dict(line.split()[:2] for line in done.stdout.splitlines()[-3:])
     assert rows == {"0": "cancelled", "1": "failed", "2": "cancelled"}
     assert (tmp_path / "logs" / "1.log").read_text() == "2\n"
-    assert "[2] | is an argument here" in done.stderr
+    assert "[2] | is passed as an argument" in done.stderr
 
 
 def test_output_is_kept_whole_and_handed_out_by_lines(tmp_path):

@@ -106,7 +106,7 @@ def test_times_and_resources_are_added_up(tmp_path):
     assert usage_rows(data) == [
         ("wall time of the sweep", "1m40s"),
         ("time of all trials together", "1m00s"),
-        ("trials at once, in the mean", "0.6"),
+        ("trials at once, on average", "0.6"),
         ("CPU-hours", "0.033"),
         ("GPU-hours", "0.0083"),
         ("environment steps", "3,000"),

@@ -45,7 +45,7 @@ def test_a_scheduler_is_built_by_its_name_alone_and_left_to_tune_for_its_metric(
 
 @pytest.mark.parametrize("name", [name for name in SCHEDULERS if name != "fifo"])
 def test_without_an_end_there_is_nothing_to_schedule(name):
-    with pytest.raises(BadConfigError, match=r"it has no end\n.*set max_env_step"):
+    with pytest.raises(BadConfigError, match=r"the trials have no limit\n.*set max_env_step"):
         build(name, Budget())
 
 

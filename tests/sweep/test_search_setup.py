@@ -145,5 +145,5 @@ def test_a_grid_learns_nothing_from_an_earlier_sweep(tmp_path, own_grid):
         changes["space"] = {"policy.nstep": tune.grid_search([1, 3])}
     else:
         changes["searcher"] = "grid"
-    with pytest.raises(BadConfigError, match="warm_start: a grid is gone through whole"):
+    with pytest.raises(BadConfigError, match="warm_start: a grid always runs in full"):
         build_search(check_job(Searched, changes), 0, tmp_path)
