@@ -67,7 +67,7 @@ def test_a_flag_of_the_job_is_made_of_its_field(capsys):
 
     assert "--metric NAME[,NAME] what is optimised --mode" in help
     assert "--num_samples N how many times the space is drawn from (a grid" in help
-    assert "--seeds_aggregate {mean,median,worst,iqm} what a trial's score is of" in help
+    assert "--seeds_aggregate {mean,median,worst,iqm} how a trial's score follows from its" in help
     assert "--backend {serial,dijob} where trials run: in processes" in help
     changes = JobChanges()
     assert {field.name for field in fields(JobCfg) if field.metadata} < set(vars(changes))
