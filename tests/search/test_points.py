@@ -24,15 +24,15 @@ def grid(domain, count=3):
         (tune.randint(0, 11), [0, 5, 10]),
         (tune.randint(3, 5), [3, 4]),
         (tune.lograndint(10, 1001), [10, 100, 1000]),
-        (tune.qrandint(8, 64, 8), [8, 40, 64]),
+        (tune.qrandint(8, 64, 8), [8, 32, 64]),
         (tune.choice(["a", [1], None]), ["a", [1], None]),
         (tune.grid_search([4, 2]), [4, 2]),
     ],
 )
 def test_every_domain_becomes_a_few_values_on_its_own_scale(domain, values):
-    assert grid(domain) == pytest.approx(values) if isinstance(values[0], float) else values
+    is_number = isinstance(values[0], float)
+    assert grid(domain) == (pytest.approx(values) if is_number else values)
     assert [type(value) for value in grid(domain)] == [type(value) for value in values]
-    assert len(grid(domain)) == len(values)
 
 
 def test_a_normal_distribution_becomes_values_that_are_equally_likely():
