@@ -16,6 +16,9 @@ import pytest
 PATIENCE = float(os.environ.get("DITK_RAY_TEST_PATIENCE", "1"))
 """How many times longer than on a quiet machine things may take until they are given up."""
 
+SLACK = min(PATIENCE, 2.0)
+"""The same for a time that a test lets pass in full: more of it would only be waited for."""
+
 TIED = ("setpriv", "--pdeathsig", "TERM")
 """Before a command: it is told to end when the test run dies, whatever killed that."""
 

@@ -13,28 +13,53 @@ import psutil
 import pytest
 
 from ditk_ray.errors import EngineMissingError
+from ditk_ray.execution import fork_client
 from ditk_ray.execution.fork_client import ForkClient, runtime_folder
-from ditk_ray.execution.fork_server import GRACE_SECONDS, LOCK_NAME
+from ditk_ray.execution.fork_server import LOCK_NAME
 from ditk_ray.util.locks import locked
 from tests.processes import PATIENCE, processes_in, wait_until
 
 pytestmark = pytest.mark.engine
 
+LIGHT_GRACE = 0.5
+LIGHT = f"""
+import sys
+from ditk_ray.execution import fork_server
+fork_server.ENGINE, fork_server.LAZY, fork_server.GRACE_SECONDS = "json", (), {LIGHT_GRACE}
+fork_server.main(sys.argv[1:])
+"""
+"""A server that starts at once, for it imports no engine, and does not stay for long."""
+
 OWNER = """
 import sys, time
 from functools import partial
-from pathlib import Path
-from ditk_ray.execution.fork_client import ForkClient
-from tests.trial.experiments import attempt_here, make_plan, with_subprocess_envs
-from ditk_ray.config.engine_config import load_engine_config
-folder = Path(sys.argv[1])
-plan = make_plan(folder, limits={}, base=with_subprocess_envs(make_plan(folder).job.config))
-node = ForkClient(sys.argv[2])
-run = attempt_here(plan, {}, folder / "trial", node)
-run.next_report()
-print("training", flush=True)
+from ditk_ray.execution import fork_client
+from tests.execution import test_fork_client as tests
+folder, key = sys.argv[1:]
+fork_client._SERVER = tests.light_server()
+job = fork_client.ForkClient(key).run(partial(tests.start_children, folder))
+print(job.receive()["kind"], flush=True)
 time.sleep(3600)
 """
+
+
+def light_server() -> tuple[str, ...]:
+    return sys.executable, "-W", "ignore", "-c", LIGHT
+
+
+@pytest.fixture
+def light(monkeypatch):
+    monkeypatch.setattr(fork_client, "_SERVER", light_server())
+
+
+def start_children(folder, channel):
+    """Start children of which one is in a session of its own, and wait."""
+    os.chdir(folder)
+    for is_alone in (False, True):
+        code = "import time; time.sleep(3600)"
+        subprocess.Popen([sys.executable, "-c", code], start_new_session=is_alone)
+    channel.send("started")
+    time.sleep(3600)
 
 
 def tell_pid(channel):
@@ -45,7 +70,7 @@ def tell_modules(channel):
     channel.send("modules", names=sorted(sys.modules))
 
 
-def test_jobs_are_forked_in_milliseconds_from_a_server_without_threads(warm):
+def test_jobs_are_forked_from_a_server_without_threads(warm):
     first = warm.run(tell_pid)
     message = first.receive()
     assert message is not None
@@ -81,7 +106,7 @@ def test_preloaded_modules_are_there_when_a_job_begins(warm):
     assert "colorsys" in message["names"]
 
 
-def test_a_server_leaves_when_its_owner_does():
+def test_a_server_leaves_when_its_owner_does(light):
     with ForkClient() as node:
         node.join()
         server = psutil.Process(node._server.pid)
@@ -101,7 +126,7 @@ def test_one_that_is_left_while_others_start_theirs_starts_none():
     assert node._server is None
 
 
-def test_a_server_that_was_killed_is_replaced_and_stays():
+def test_a_server_that_was_killed_is_replaced_and_stays(light):
     with ForkClient() as node:
         node.join()
         node._server.kill()
@@ -111,11 +136,11 @@ def test_a_server_that_was_killed_is_replaced_and_stays():
             assert job.receive() is not None
             job.stop()
             replacement = node._server
-            time.sleep(GRACE_SECONDS + 1.5)
+            time.sleep(LIGHT_GRACE + 1.5)
             assert replacement.poll() is None
 
 
-def test_when_the_owner_is_killed_its_trial_and_the_server_go_with_it(tmp_path):
+def test_when_the_owner_is_killed_its_job_and_the_server_go_with_it(tmp_path):
     key = f"test{os.getpid()}"
     owner = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", OWNER, str(tmp_path), key],
@@ -124,8 +149,8 @@ def test_when_the_owner_is_killed_its_trial_and_the_server_go_with_it(tmp_path):
         cwd=Path(__file__).parents[2],
     )
     assert owner.stdout is not None
-    assert owner.stdout.readline().strip() == "training"
-    assert len(processes_in(tmp_path)) > 5
+    assert owner.stdout.readline().strip() == "started"
+    assert len(processes_in(tmp_path)) == 3
     servers = [
         process
         for process in psutil.process_iter(["cmdline"])
@@ -133,6 +158,7 @@ def test_when_the_owner_is_killed_its_trial_and_the_server_go_with_it(tmp_path):
     ]
     owner.send_signal(signal.SIGKILL)
     owner.wait()
-    wait_until(lambda: not processes_in(tmp_path), 10, "the trial's processes to end")
+    wait_until(lambda: not processes_in(tmp_path), 10, "the job's processes to end")
+    assert servers
     gone, _ = psutil.wait_procs(servers, timeout=15 * PATIENCE)
     assert set(gone) == set(servers)

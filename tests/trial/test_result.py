@@ -17,6 +17,7 @@ import pytest
 
 from ditk_ray.trial import result
 from ditk_ray.trial.result import UnreadableResultError, keep_result, read_result
+from tests.processes import PATIENCE
 
 
 def pickled(folder: Path, value: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Path:
@@ -239,7 +240,7 @@ def refused_in_time(path: Path) -> bool:
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=20 * PATIENCE,
         )
     except subprocess.TimeoutExpired:
         return False
