@@ -1,45 +1,32 @@
-"""An entry that evaluates quickly, and better for some learning rates than for others."""
+"""A script that evaluates at once, and better for some learning rates than for others."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ray import tune
 
 from ditk_ray import JobCfg
+from ditk_ray.execution.scripted import scripted
 from tests.search.spaces import RATE
-from tests.trial.experiments import CARTPOLE
 
 STEPS = 640
 INTERVAL = 64
 """The time between evaluations, as CartPole's config has it."""
 
 
-def climb(config: Any, max_env_step: int) -> None:
+@scripted
+def climb(config: Any, max_env_step: int, **_: Any) -> Iterator[dict[str, float]]:
     """Evaluate with a score that grows with the steps, faster where the rate is near 1e-3."""
-    from ding.worker.collector.base_serial_evaluator import ISerialEvaluator
-
-    slope = 1.0 / (1.0 + abs(math.log10(config[0].policy.learn.learning_rate) + 3))
-
-    class Own(ISerialEvaluator):
-        def reset_policy(self, *args: Any) -> None: ...
-        def reset_env(self, *args: Any) -> None: ...
-        def reset(self, *args: Any) -> None: ...
-        def close(self) -> None: ...
-        def should_eval(self, train_iter: int) -> bool:
-            return True
-
-        def eval(self, save_ckpt_fn: Any = None, train_iter: int = -1, envstep: int = -1) -> Any:
-            return False, {"eval_episode_return": [slope * envstep]}
-
-    evaluator = Own()
+    slope = 1.0 / (1.0 + abs(math.log10(config.policy.learn.learning_rate) + 3))
     for step in range(0, max_env_step, INTERVAL):
-        evaluator.eval(None, step // 8, step)
+        yield {"eval_value": slope * step, "env_step": step, "train_iter": step // 8}
 
 
 class Climbing(JobCfg):
-    config = CARTPOLE
+    config = ({"policy": {"learn": {"learning_rate": 1e-3}, "discount_factor": 0.97}}, {})
     entry = climb
     space: ClassVar[Any] = {
         RATE: tune.loguniform(1e-5, 1e-1),

@@ -1,23 +1,15 @@
-"""How often trials are evaluated, told from their config and checked against real ones."""
+"""How often trials are evaluated, told from their config."""
 
 from __future__ import annotations
 
-import itertools
-from functools import partial
 from typing import Any
 
 import pytest
 from ray import tune
 
-from ditk_ray.config.config_file import EntryCall
-from ditk_ray.config.engine_config import EngineConfig, load_engine_config
+from ditk_ray.config.engine_config import EngineConfig
 from ditk_ray.config.space import build_space
-from ditk_ray.execution.fork_client import ForkClient
 from ditk_ray.search.budget import Budget, derive_budget
-from ditk_ray.trial.inspection import inspect_experiment
-from ditk_ray.trial.plan import SeedTask
-from ditk_ray.trial.training import train
-from tests.trial.experiments import CARTPOLE
 
 NOTHING = build_space({})
 
@@ -86,40 +78,3 @@ def test_a_config_that_says_nothing_leaves_a_share_of_the_budget():
 )
 def test_the_grace_period_follows_from_evaluations_and_budget(budget, grace):
     assert budget.grace_period(3) == grace
-
-
-def really_evaluated(
-    warm: ForkClient, config: EngineConfig, call: EntryCall, tmp_path
-) -> list[int]:
-    """Train for a while and return the environment steps of the evaluations."""
-    process = warm.run(partial(train, SeedTask(config, call, tmp_path / "attempt")), ())
-    steps = []
-    try:
-        while (message := process.receive()) is not None and message["kind"] == "evaluation":
-            steps.append(message["metrics"]["env_step"])
-    finally:
-        process.stop()
-    return steps
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize(
-    ("module", "entry", "steps"),
-    [
-        (CARTPOLE, "serial", 600),
-        ("dizoo.classic_control.cartpole.config.cartpole_ppo_config", "serial_onpolicy", 11_000),
-        ("dizoo.classic_control.pendulum.config.pendulum_sac_config", "serial", 4_000),
-    ],
-)
-def test_real_trials_are_evaluated_as_often_as_their_config_tells(
-    warm, tmp_path, module, entry, steps
-):
-    given = load_engine_config(module).overlaid({"env.stop_value": 10**9})
-    call = EntryCall(entry, {"seed": 0, "max_env_step": steps})
-    warm.preload(given.environment_modules)
-    derived = derive_budget(inspect_experiment(warm, given, call)[0], NOTHING, steps)
-    evaluated = really_evaluated(warm, given, call, tmp_path)
-    gaps = [b - a for a, b in itertools.pairwise(evaluated)]
-    assert len(gaps) >= 2
-    # PPO's collector waits for the ends of episodes, whose steps count, too.
-    assert 0.7 <= (derived.eval_interval or 0) / (sum(gaps) / len(gaps)) <= 1.1

@@ -12,7 +12,7 @@ from ray import tune
 from ditk_ray import JobCfg
 from ditk_ray.search.searchers import SEARCHERS
 from tests.search.spaces import RATE, distance
-from tests.search.synthetic import STEPS, Climbing
+from tests.search.synthetic import INTERVAL, STEPS, Climbing
 from tests.trial.experiments import CARTPOLE
 
 pytestmark = pytest.mark.ray
@@ -59,6 +59,7 @@ def last_steps(outcome: Any) -> list[int]:
 def test_asha_stops_bad_trials_at_the_grace_period(sweep):
     class Asha(Halved):
         scheduler = "asha"
+        scheduler_options: ClassVar[Any] = {"grace_period": 3 * INTERVAL}
 
     outcome = sweep(Asha)
     states = [trial.state for trial in outcome.record.trials.values()]
@@ -71,7 +72,10 @@ def test_asha_stops_bad_trials_at_the_grace_period(sweep):
 def test_the_median_rule_stops_what_stays_below_the_others(sweep):
     class Median(Halved):
         scheduler = "median"
-        scheduler_options: ClassVar[Any] = {"min_samples_required": 2}
+        scheduler_options: ClassVar[Any] = {
+            "min_samples_required": 2,
+            "grace_period": 3 * INTERVAL,
+        }
 
     outcome = sweep(Median)
     states = [trial.state for trial in outcome.record.trials.values()]
