@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from ditk_ray import JobCfg
+from ditk_ray.execution.scripted import scripted
 from ditk_ray.record.record import SweepRecord, read_record, write_record
 from ditk_ray.record.sweep_folder import Action, Request, ask
 from ditk_ray.record.trial_folder import by_attempt, read_metrics
@@ -80,6 +81,9 @@ def first_steps(folder: Path) -> list[tuple[int, int]]:
 def test_a_paused_trial_gives_its_place_away_and_goes_on_where_it_was_when_it_ranks_higher(endless):
     endless.wait_for("trial_00000", "running")
     wait_until(lambda: endless.evaluations("trial_00000") > 2, 90, "some evaluations")
+    assert not ask(endless.folder, Request(Action.PAUSE, "trial_00009")).is_done
+    answer = ask(endless.folder, Request(Action.PAUSE))
+    assert (answer.is_done, answer.message) == (False, "pause needs a trial")
     assert "next evaluation" in endless.ask(Action.PAUSE, "trial_00000")
     endless.wait_for("trial_00000", "paused")
     endless.wait_for("trial_00001", "running")
@@ -126,21 +130,9 @@ def test_a_trial_that_hangs_is_cancelled_at_once(sweep, tmp_path):
     assert record.trials["trial_00000"].state == "stopped"
 
 
-def test_what_cannot_be_done_is_said(endless):
-    endless.wait_for("trial_00000", "running")
-    answer = ask(endless.folder, Request(Action.PAUSE, "trial_00009"))
-    assert not answer.is_done
-    answer = ask(endless.folder, Request(Action.PAUSE))
-    assert (answer.is_done, answer.message) == (False, "pause needs a trial")
-
-
-def score(config: Any) -> dict[str, float]:
-    return {"eval_value": 1.0}
-
-
 class Scored(JobCfg):
-    config = experiments.CARTPOLE
-    entry = score
+    config = ({}, {})
+    entry = scripted([{"eval_value": 1.0}])
     num_samples = 2
 
 
