@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from ray.tune.search.optuna import OptunaSearch
 
 from ditk_ray import JobCfg
 from ditk_ray.errors import BadConfigError
+from ditk_ray.execution.scripted import scripted
 from ditk_ray.record.record import TrialState, read_record
 from ditk_ray.record.trial_folder import read_metrics
 from ditk_ray.sweep.resume import read_earlier
@@ -106,12 +108,13 @@ def test_ctrl_c_once_stops_cleanly_and_says_how_to_go_on(driver, tmp_path, ray_a
     require_sound(folder, 2)
 
 
-def score_by_rate(config: Any) -> dict[str, float]:
-    return {"eval_value": config[0].policy.learn.learning_rate}
+@scripted
+def score_by_rate(config: Any, **_: Any) -> Iterator[dict[str, float]]:
+    yield {"eval_value": config.policy.learn.learning_rate}
 
 
 class Few(JobCfg):
-    config = experiments.CARTPOLE
+    config = ({"policy": {"learn": {"learning_rate": 1e-3}}}, {})
     entry = score_by_rate
     space: ClassVar[Any] = {"policy.learn.learning_rate": tune.loguniform(1e-4, 1e-2)}
     num_samples = 3
@@ -139,12 +142,18 @@ def test_a_sweep_without_a_saved_job_cannot_be_resumed(tmp_path):
         read_earlier(tmp_path)
 
 
+def rate_alone(config: Any) -> dict[str, float]:
+    return {"eval_value": config[0].policy.learn.learning_rate}
+
+
 def never_late(trial_id: str, result: dict[str, Any]) -> bool:
     return result["training_iteration"] > 9 or result["time_total_s"] > 3600
 
 
 def test_a_sweep_with_parts_of_the_users_own_goes_on_without_the_file_of_its_job(sweep, resume):
     class Own(Few):
+        config = experiments.CARTPOLE
+        entry = rate_alone  # Tune's median rule may pause a trial
         searcher = OptunaSearch()
         scheduler = MedianStoppingRule(time_attr="training_iteration", grace_period=1)
         stopper = never_late
@@ -157,24 +166,23 @@ def test_a_sweep_with_parts_of_the_users_own_goes_on_without_the_file_of_its_job
     assert [trial.state for trial in record.trials.values()] == [TrialState.SUCCEEDED] * 4
 
 
-def fail_until_told(config: Any) -> dict[str, float]:
-
-    if not (Path.cwd().parents[2] / "mended").exists():
+@scripted
+def fail_until_told(config: Any, **_: Any) -> Iterator[dict[str, float]]:
+    if not Path(config.mended).exists():
         raise RuntimeError("not yet")
-    return {"eval_value": 1.0}
+    yield {"eval_value": 1.0}
 
 
-class Mendable(JobCfg):
-    config = experiments.CARTPOLE
-    entry = fail_until_told
-    num_samples = 2
+def test_failed_trials_are_run_again_on_request(sweep, resume, tmp_path):
+    class Mendable(JobCfg):
+        config = ({"mended": str(tmp_path / "mended")}, {})
+        entry = fail_until_told
+        num_samples = 2
 
-
-def test_failed_trials_are_run_again_on_request(sweep, resume):
     first = sweep(Mendable)
     assert [trial.state for trial in first.record.trials.values()] == ["failed"] * 2
     assert not read_earlier(first.folder).unfinished
-    (first.folder.parent / "mended").touch()
+    (tmp_path / "mended").touch()
     record = resume(read_earlier(first.folder, retry_failed=True)).record
     assert [trial.state for trial in record.trials.values()] == [TrialState.SUCCEEDED] * 2
     assert [trial.error for trial in record.trials.values()] == [None] * 2
