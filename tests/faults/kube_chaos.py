@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -69,11 +69,12 @@ class KubeChaos(FaultedSweep):
         cluster: StandInCluster,
         seed: int,
         trials: int,
+        environment: Mapping[str, str],
     ) -> None:
         self._kube = kube
         self._namespace = namespace
         self._cluster = cluster
-        super().__init__(place, NAME, seed, trials, {})
+        super().__init__(place, NAME, seed, trials, environment)
 
     def arguments(self) -> list[str]:
         """Write the job, and name it and the cluster."""
@@ -85,7 +86,7 @@ class KubeChaos(FaultedSweep):
         ]  # fmt: skip
 
     def processes(self) -> list[psutil.Process]:
-        """Return all of the sweep: its Ray is its driver's own."""
+        """Return all of the sweep: its driver's Ray, too, if that is its own."""
         return processes_in(self.place)
 
     def faults(self) -> list[Callable[[], None]]:
@@ -159,18 +160,25 @@ class KubeChaos(FaultedSweep):
 
 
 def run_kube_chaos(
-    place: Path, kube: ApiServer, namespace: str, seed: int, faults: int, trials: int
+    place: Path,
+    kube: ApiServer,
+    namespace: str,
+    seed: int,
+    faults: int,
+    trials: int,
+    environment: Mapping[str, str] | None = None,
 ) -> tuple[SweepRecord, int]:
     """Run a whole sweep under faults in an empty namespace; fail if it is not sound.
 
-    Returns its record, and how many faults there were.
+    Its drivers start a Ray of their own each, unless `environment` leads them to one. Returns
+    its record, and how many faults there were.
     """
     here = place / "sweep"
     here.mkdir()
     kube.grant(namespace, USER, _least_rights())
     pods = training(EVALUATIONS, EVERY_SECONDS)
     with StandInCluster(kube, namespace, place / "stand_in", pods) as cluster:
-        chaos = KubeChaos(here, kube, namespace, cluster, seed, trials)
+        chaos = KubeChaos(here, kube, namespace, cluster, seed, trials, environment or {})
         try:
             record = chaos.run(faults)
         finally:

@@ -22,8 +22,8 @@ from tests.processes import PATIENCE
     ],
 )
 def test_a_sweep_of_dijobs_under_random_faults_loses_nothing_and_leaves_nothing(
-    tmp_path, kube, namespace, warm, monkeypatch, seed, faults, trials
+    tmp_path, kube, namespace, warm, ray_address, seed, faults, trials
 ):
-    monkeypatch.setenv(SHARED_KEY, warm.key)
-    _, struck = run_kube_chaos(tmp_path, kube, namespace, seed, faults, trials)
+    shared = {"RAY_ADDRESS": ray_address, SHARED_KEY: warm.key}
+    _, struck = run_kube_chaos(tmp_path, kube, namespace, seed, faults, trials, shared)
     assert struck == faults
