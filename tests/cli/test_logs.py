@@ -16,6 +16,7 @@ from ditk_ray.cli.main import main
 from ditk_ray.record.record import SweepStatus, TrialState
 from ditk_ray.record.trial_folder import Piece
 from ditk_ray.util.locks import sweep_lock
+from tests.processes import PATIENCE
 from tests.record.written_sweep import WrittenSweep
 
 COMMAND = str(Path(sys.executable).with_name("ditk-ray"))
@@ -141,7 +142,7 @@ def test_following_goes_from_a_trial_that_waits_over_its_attempts_to_its_end(swe
         sweep.log(1, "last words\n", attempt=1)
         trial.state = TrialState.SUCCEEDED
         sweep.write(SweepStatus.RUNNING)
-        rest, _ = process.communicate(timeout=20)
+        rest, _ = process.communicate(timeout=20 * PATIENCE)
     assert rest == "last words\n"
     assert process.returncode == 0
 
@@ -154,7 +155,7 @@ def test_following_waits_for_a_trial_that_the_sweep_has_yet_to_make(sweep):
         sweep.trial(2)
         sweep.log(2, "here\n")
         sweep.write(SweepStatus.RUNNING)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=20 * PATIENCE)
     assert (process.returncode, out) == (0, "here\n")
 
 
@@ -175,7 +176,7 @@ def test_following_ends_when_the_sweeps_process_is_gone(sweep):
             assert process.stdout.readline() == "some\n"
             sweep.log(1, "killed he")
             life.close()
-            out, _ = process.communicate(timeout=20)
+            out, _ = process.communicate(timeout=20 * PATIENCE)
     assert (process.returncode, out) == (0, "killed he")
 
 
@@ -191,7 +192,7 @@ def test_following_several_seeds_puts_the_seed_before_each_line(seeded):
         seeded.log(0, "2\nrest", seed="seed_0")
         assert process.stdout.readline() == "seed_0 | a2\n"
         seeded.write()
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=20 * PATIENCE)
     assert (process.returncode, out) == (0, "seed_0 | rest\n")
 
 
@@ -203,7 +204,7 @@ def test_ctrl_c_ends_following_without_a_traceback(sweep):
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=20 * PATIENCE)
     assert (process.returncode, err) == (130, "interrupted\n")
 
 

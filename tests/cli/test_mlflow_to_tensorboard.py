@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.processes import free_port, wait_until
+from tests.processes import PATIENCE, free_port, wait_until
 
 pytestmark = pytest.mark.mlflow
 
@@ -126,7 +126,7 @@ def test_after_ctrl_c_the_same_command_goes_on(cli, store, tmp_path):
     )
     wait_until(lambda: any(tmp_path.rglob("*tfevents*")), 60, "a run to be written")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=30 * PATIENCE)
     assert process.returncode == 130, said
     assert "run it again for the rest" in said
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*tfevents*")}

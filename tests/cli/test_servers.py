@@ -18,7 +18,7 @@ import pytest
 from ditk_ray.cli.servers import Address, choose_address
 from ditk_ray.errors import BadConfigError
 from tests.cli.web import fetch, started
-from tests.processes import can_connect, free_port, processes_in, wait_until
+from tests.processes import PATIENCE, can_connect, free_port, processes_in, wait_until
 
 # A server that has a helper, which does not end when it is asked to.
 SERVER = """
@@ -75,7 +75,7 @@ def test_a_signal_ends_it_with_all_that_it_started(serve, tmp_path, port, number
     assert fetch(f"http://127.0.0.1:{port}/server.py")[0] == 200
     assert len(processes_in(tmp_path)) == 3
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=20 * PATIENCE)
     assert (process.returncode, err) == (0, SAID)
     wait_until(lambda: not processes_in(tmp_path), 5, "the last process to end")
     assert not can_connect(port)
@@ -86,7 +86,7 @@ def test_signals_that_follow_do_not_keep_it_from_ending_all(serve, tmp_path):
     process.stdout.readline()
     for _ in range(5):
         process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=20 * PATIENCE)
     assert (process.returncode, err) == (0, SAID)
     wait_until(lambda: not processes_in(tmp_path), 5, "the last process to end")
 
@@ -130,14 +130,14 @@ def test_under_nohup_it_outlives_its_terminal(serve, tmp_path):
     assert process.stdout.readline() == "tick\n"
     assert process.stdout.readline() == "tick\n"
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=20 * PATIENCE)
     assert process.returncode == 0
     wait_until(lambda: not processes_in(tmp_path), 5, "the last process to end")
 
 
 def test_a_server_that_does_not_start_is_explained_by_its_log(serve):
     process = serve(code="print('some line')\nraise SystemExit('no such store')")
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=20 * PATIENCE)
     assert process.returncode == 1
     assert "failed: the server did not start (it left with code 1)" in err
     assert "| some line" in err
@@ -149,7 +149,7 @@ def test_a_server_that_ends_by_itself_is_told(serve, tmp_path):
     process.stdout.readline()
     (server,) = psutil.Process(process.pid).children()
     server.kill()
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=20 * PATIENCE)
     assert "failed: the server ended (it left with code -9)" in err
     wait_until(lambda: not processes_in(tmp_path), 5, "the last process to end")
 
@@ -159,7 +159,7 @@ def test_its_log_is_shown_only_if_asked(serve, mode):
     process = serve(mode=mode)
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=20 * PATIENCE)
     assert ("the server's own log" in err) is (mode == "verbose")
 
 

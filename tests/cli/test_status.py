@@ -14,7 +14,7 @@ import pytest
 from ditk_ray.cli.main import main
 from ditk_ray.record.record import SweepStatus, TrialState
 from ditk_ray.util.locks import sweep_lock
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 from tests.record.written_sweep import WrittenSweep
 
 COMMAND = str(Path(sys.executable).with_name("ditk-ray"))
@@ -211,7 +211,7 @@ def test_watching_prints_a_line_for_each_change_until_the_sweep_ends(sweep):
         assert "mine: running; 3 trials: 1 failed, 2 succeeded; best: trial_00000," in line
         assert line.endswith("eval_value 12 at 30 environment steps\n")
         sweep.write()
-    rest, _ = watching.communicate(timeout=20)
+    rest, _ = watching.communicate(timeout=20 * PATIENCE)
     assert watching.returncode == 0
     assert "mine: finished" in rest
 
@@ -235,7 +235,7 @@ def test_watching_on_a_terminal_draws_a_live_table(sweep):
             text += os.read(controller, 4096).decode(errors="replace")
         except OSError:  # the terminal's other end is closed
             break
-    assert watching.wait(20) == 0
+    assert watching.wait(20 * PATIENCE) == 0
     assert "\x1b[2K" in text
     assert "mine: finished" in text
 
@@ -250,7 +250,7 @@ def test_ctrl_c_ends_watching_without_a_traceback(sweep):
         assert watching.stdout is not None
         watching.stdout.readline()
         watching.send_signal(2)
-        _, err = watching.communicate(timeout=20)
+        _, err = watching.communicate(timeout=20 * PATIENCE)
     assert watching.returncode == 130
     assert err == "interrupted\n"
 
@@ -289,6 +289,6 @@ def test_a_sweep_that_ends_while_watched_is_shown_as_it_ended(sweep):
         assert watching.stdout is not None
         wait_until(watching.stdout.readline, 20, "the first look")
         sweep.write(SweepStatus.INTERRUPTED)
-    rest, _ = watching.communicate(timeout=20)
+    rest, _ = watching.communicate(timeout=20 * PATIENCE)
     assert "mine: interrupted" in rest
     assert "dead" not in rest

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from tests.processes import processes_in
+from tests.processes import PATIENCE, processes_in
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def fetch(url: str, data: Any = None, **headers: str) -> tuple[int, bytes]:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=20) as answer:
+        with opener.open(request, timeout=20 * PATIENCE) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
