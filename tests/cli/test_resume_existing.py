@@ -41,6 +41,18 @@ class AgainJobCfg(JobCfg):
     max_env_step = 500
     max_concurrent = 1
 """
+PRETENDED_JOB = f"""
+import time
+from ditk_ray.execution.scripted import scripted
+
+@scripted
+def climb(config, seed=0, **limits):
+    for step in range(1, 6):
+        yield {{"eval_value": 1.0 * step, "env_step": 100 * step}}
+        time.sleep(0.3)
+{JOB}
+    entry = climb
+"""
 
 
 def ray_job(cli, *command: str) -> tuple[list[str], dict[str, str]]:
@@ -68,7 +80,7 @@ def test_the_entrypoint_of_a_ray_job_killed_begun_again_elsewhere_and_once_more(
     folder = results / "again"
     for name in ("first", "second"):  # a shipped copy of the code is another one each time
         (tmp_path / name).mkdir()
-        (tmp_path / name / "job.py").write_text(JOB)
+        (tmp_path / name / "job.py").write_text(PRETENDED_JOB)
 
     (tmp_path / "code").symlink_to(tmp_path / "first")
     process = driver(*command, **environment)
