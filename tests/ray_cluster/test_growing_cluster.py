@@ -17,11 +17,14 @@ JOB = f"""
 from ray import tune
 from ditk_ray import JobCfg
 
+def train(config):
+    return {{"eval_value": 1.0}}
+
 class GrowingJobCfg(JobCfg):
     config = {experiments.CARTPOLE!r}
+    entry = train
     space = {{"policy.learn.learning_rate": tune.loguniform(1e-4, 1e-2)}}
     num_samples = 2
-    max_env_step = 300
 """
 
 
