@@ -24,7 +24,7 @@ from tests.dijob.test_rights import wait_for_rules
 from tests.kube.api_server import ApiServer
 from tests.kube.ray_manifests import make, make_mlflow, ray_cluster
 from tests.kube.stand_in.kuberay import StandInKubeRay
-from tests.processes import free_port
+from tests.processes import PATIENCE, free_port
 from tests.ray_cluster.ray_clusters import RayCluster
 
 pytestmark = [pytest.mark.kube, pytest.mark.ray]
@@ -109,8 +109,10 @@ def test_a_job_reaches_a_real_head_by_the_forwarded_port(
     with StandInKubeRay(kuberay, namespace, ports, ray.token) as operator:
         make(kuberay.admin, namespace, ray_cluster("rl"))
         make_mlflow(kuberay.admin, namespace)
-        status = [DITK_RAY, "cluster", "status", "rl", "--wait", "2m"]
-        subprocess.run(status, env=environment, check=True, capture_output=True, timeout=200)
+        status = [DITK_RAY, "cluster", "status", "rl", "--wait", f"{120 * PATIENCE:.0f}s"]
+        subprocess.run(
+            status, env=environment, check=True, capture_output=True, timeout=200 * PATIENCE
+        )
         forward = subprocess.Popen(
             [DITK_RAY, "cluster", "forward", "rl", f"--port={wanted}", f"--mlflow_port={wanted}"],
             env=environment,
@@ -124,7 +126,7 @@ def test_a_job_reaches_a_real_head_by_the_forwarded_port(
             assert dashboard == ["dashboard", f"http://127.0.0.1:{wanted}"]
             assert mlflow[0] == "mlflow"
             assert mlflow[1] != dashboard[1]  # a port that is taken is passed over
-            page = urllib3.request("GET", f"{mlflow[1]}/version", timeout=30)
+            page = urllib3.request("GET", f"{mlflow[1]}/version", timeout=30 * PATIENCE)
             assert page.data == b"a page of MLflow's pod"
             assert f"http://127.0.0.1:{wanted}" in (home / ".cluster_config").read_text()
 
@@ -136,12 +138,12 @@ def test_a_job_reaches_a_real_head_by_the_forwarded_port(
                 cwd=home,
                 capture_output=True,
                 text=True,
-                timeout=240,
+                timeout=240 * PATIENCE,
             )
             assert submitted.returncode == 0, submitted.stderr
             assert "the answer is 42" in submitted.stdout
             forward.send_signal(signal.SIGINT)
-            _, said = forward.communicate(timeout=60)
+            _, said = forward.communicate(timeout=60 * PATIENCE)
         finally:
             forward.kill()
             forward.communicate()

@@ -55,6 +55,13 @@ print("done", flush=True)
 JOB = f"""
 from ray import tune
 from ditk_ray import JobCfg
+from ditk_ray.execution.scripted import scripted
+
+@scripted
+def climb(config, seed=0, **limits):
+    for step in range(1, 4):
+        score = step * config.policy.learn.learning_rate
+        yield {{"eval_value": score, "env_step": 100 * step, "train_iter": step}}
 
 class SmallJobCfg(JobCfg):
     config = {experiments.CARTPOLE!r}
@@ -64,6 +71,9 @@ class SmallJobCfg(JobCfg):
     }}
     num_samples = 2
     max_env_step = 200
+
+class PretendedJobCfg(SmallJobCfg):
+    entry = climb
 """
 
 
@@ -261,7 +271,8 @@ def test_a_submitted_sweep_ends_with_what_a_local_one_ends_with(
 ):
     project = new_repository(tmp_path / "project", {"job.py": JOB})
     (project / "job.py").write_text(f"{JOB}\n# not committed\n")
-    tune = ["tune", "--cfg_file", "job.py", "--name", "small", "--seed", "1"]
+    tune = ["tune", "--cfg_file", "job.py", "--cfg_class", "PretendedJobCfg"]
+    tune += ["--name", "small", "--seed", "1"]
     tune += ["--mlflow_uri", mlflow_server.uri, "--mlflow_experiment"]
 
     done = user.run("--cluster", "one", "--working_dir", str(project), "--", *tune, "submitted")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ditk_ray.submit.jobs import split_words
-from tests.processes import free_port
+from tests.processes import PATIENCE, free_port
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts/submit_job.py"
 
@@ -46,6 +46,6 @@ def test_it_sends_what_follows_its_flag_as_it_is(tmp_path):
     address = f"http://127.0.0.1:{free_port()}"
     command = [sys.executable, str(SCRIPT), "--address", address, "--working_dir", str(tmp_path)]
     command += ["--aggregate_jobs", "tune.py", "--no-such-flag", "--address", "x"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60 * PATIENCE)
     assert done.returncode == 2
     assert f"cannot reach cluster {address.removeprefix('http://')}" in done.stderr
