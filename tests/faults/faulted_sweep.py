@@ -22,7 +22,7 @@ import psutil
 import tests.conftest  # noqa: F401 - a token of our own for Ray, and Ctrl-C that works
 from ditk_ray.record.record import SweepRecord
 from tests.faults.sound_sweep import ended, require_sound
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 
 
 class FaultedSweep(ABC):
@@ -113,7 +113,7 @@ class FaultedSweep(ABC):
                 yield chosen.randint(*self.between), fault
 
     def _resume(self) -> None:
-        self._driver.wait(self.recovery_seconds)
+        self._driver.wait(self.recovery_seconds * PATIENCE)
         wait_until(
             lambda: not self.processes(), self.recovery_seconds, "all to end with the driver"
         )

@@ -58,7 +58,8 @@ def train(config, seed, max_env_step):
 
 class HeldJobCfg(NodesJobCfg):
     entry = train
-    num_samples = 3
+    num_samples = 2
+    max_env_step = 600
 """
 """The same, but that a trial trains on from its second checkpoint only when it is let go."""
 
@@ -72,22 +73,22 @@ def test_a_node_that_is_killed_costs_only_what_ran_on_it(cluster, driver, tmp_pa
         *("--ray_address", cluster.address),
     )
     wait_until(
-        lambda: len({one.parents[1] for one in folder.glob("*/checkpoints/[2-9]")}) == 3,
+        lambda: len({one.parents[1] for one in folder.glob("*/checkpoints/[2-9]")}) == 2,
         150,
-        "checkpoints on all nodes",
+        "checkpoints on two nodes",
     )
     victim = next(node for node in cluster.nodes if node.actors())
     running = {one.cwd(): one for one in processes_in(folder)}
-    assert len({path.split("/trial_")[1][:5] for path in running}) == 3, "each node has a trial"
+    assert len({path.split("/trial_")[1][:5] for path in running}) == 2, "each node has one of them"
 
     victim.kill()
     (folder / "go").touch()
 
     output, _ = process.communicate(timeout=250 * PATIENCE)
     assert process.returncode == 0, output
-    record = require_sound(folder, 3)
+    record = require_sound(folder, 2)
     lost = [trial for trial in record.trials.values() if trial.failures]
-    assert len(lost) == 1, "the other two nodes' trials did not notice"
+    assert len(lost) == 1, "the other node's trial did not notice"
     assert [failure["kind"] for failure in lost[0].failures] == ["lost"]
     assert attempts(folder)[lost[0].id] == 2
     rows = read_metrics(folder / lost[0].id)
@@ -101,7 +102,7 @@ def test_a_node_that_is_killed_costs_only_what_ran_on_it(cluster, driver, tmp_pa
 @pytest.mark.timeout(600 * PATIENCE)
 @pytest.mark.parametrize(
     ("seed", "faults", "trials"),
-    [(16, 2, 6), pytest.param(4, 4, 8, marks=pytest.mark.slow)],  # 16: driver and node are killed
+    [(16, 2, 4), pytest.param(4, 4, 8, marks=pytest.mark.slow)],  # 16: driver and node are killed
 )
 def test_a_sweep_under_random_faults_loses_nothing_and_does_nothing_twice(
     cluster, warm, monkeypatch, tmp_path, seed, faults, trials

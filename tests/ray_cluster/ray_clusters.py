@@ -16,7 +16,7 @@ from types import TracebackType
 import psutil
 
 from ditk_ray.util.locks import locked
-from tests.processes import TIED, can_connect, end, free_port, wait_until
+from tests.processes import PATIENCE, TIED, can_connect, end, free_port, wait_until
 
 _BIN = Path(sys.executable).parent
 _COMMON = ("--block", "--disable-usage-stats", "--object-store-memory=100000000")
@@ -84,7 +84,7 @@ class RayNode:
         for process in below:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        self._process.wait(10)
+        self._process.wait(10 * PATIENCE)
         psutil.wait_procs(below, timeout=10)
         self._clear()
 
@@ -95,7 +95,7 @@ class RayNode:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(20)
         end(below)
-        self._process.wait(10)
+        self._process.wait(10 * PATIENCE)
         self._clear()
 
     def _clear(self) -> None:

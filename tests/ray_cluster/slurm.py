@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.processes import alive, end, free_port, wait_until
+from tests.processes import PATIENCE, alive, end, free_port, wait_until
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "sinfo", "squeue")
 NODES = ("one", "two")
@@ -84,7 +84,7 @@ class Slurm:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=60 * PATIENCE,
             check=is_checked,
         )
 
@@ -100,7 +100,7 @@ class Slurm:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=60 * PATIENCE,
             check=True,
         )
         return Job(self, answer.stdout.strip(), log)
