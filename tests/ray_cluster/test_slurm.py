@@ -99,6 +99,26 @@ def require_nothing_left(job: Job, folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == []
 
 
+def require_looked_around(job: Job, folder: Path) -> None:
+    """Fail unless a job that looks around saw a cluster of its own, and left nothing."""
+    assert job.wait(240) == 7, job.log()
+    seen = json.loads(next(line for line in job.log().splitlines() if line.startswith("{")))
+    amounts = [(one["CPU"], one["GPU"], one["memory"]) for one in seen["resources"]]
+    assert amounts == [(1, 1, 1500 * 1024**2 * 8 // 10)] * 2
+    assert seen["arguments"] == ["two words", "$HOME"]
+    assert (seen["mode"], seen["shown"]) == ("0o600", [])
+    assert seen["token_files"] == 2, "both nodes ran a task"
+    require_nothing_left(job, folder)
+
+
+@pytest.mark.timeout(400 * PATIENCE)
+@pytest.mark.ray
+def test_a_job_has_a_cluster_of_its_nodes_and_ends_with_the_commands_code(slurm, node_disks):
+    job = submit(slurm, node_disks[0], LOOK, "two words", "$HOME", gpus=1)
+    require_looked_around(job, node_disks[0])
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(800 * PATIENCE)
 @pytest.mark.ray
 def test_two_jobs_share_the_nodes_and_each_has_a_cluster_of_its_own(slurm, node_disks):
@@ -106,14 +126,7 @@ def test_two_jobs_share_the_nodes_and_each_has_a_cluster_of_its_own(slurm, node_
     looking = submit(slurm, node_disks[0], LOOK, "two words", "$HOME", gpus=1)
     staying = submit(slurm, node_disks[1], STAY)
 
-    assert looking.wait(240) == 7, looking.log()
-    seen = json.loads(next(line for line in looking.log().splitlines() if line.startswith("{")))
-    amounts = [(one["CPU"], one["GPU"], one["memory"]) for one in seen["resources"]]
-    assert amounts == [(1, 1, 1500 * 1024**2 * 8 // 10)] * 2
-    assert seen["arguments"] == ["two words", "$HOME"]
-    assert (seen["mode"], seen["shown"]) == ("0o600", [])
-    assert seen["token_files"] == 2, "both nodes ran a task"
-    require_nothing_left(looking, node_disks[0])
+    require_looked_around(looking, node_disks[0])
 
     staying.wait_for("\nstaying\n", 240)
     # As before the time limit: only the batch script gets the signal, and hands it on.
