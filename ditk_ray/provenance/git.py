@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import selectors
 import shutil
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ditk_ray.provenance.secrets import is_secret_file, mask_text
 
@@ -24,7 +23,7 @@ MAX_DIFF = 1024 * 1024
 MAX_UNTRACKED = 100
 _MAX_ANSWER = 4 * 1024 * 1024
 _KEPT_ERRORS = 4 * 1024
-_CHUNK = 64 * 1024
+_POLL_SECONDS = 0.002
 _END_SECONDS = 1.0
 
 # A user's settings are kept, for git needs those of trusted folders and of filters such as
@@ -67,29 +66,33 @@ def run_limited(
 ) -> bytes:
     """Run a program without input and return the first `limit` bytes that it prints.
 
-    Raises `CommandFailedError` if it cannot be started, fails or takes longer.
+    It is ended, with what it has started, when it prints more or its time is over. Raises
+    `CommandFailedError` if it cannot be started, fails or takes longer.
     """
     name, deadline = Path(command[0]).name, time.monotonic() + seconds
     try:
-        with tempfile.TemporaryFile() as errors:
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=errors,
                 cwd=folder,
                 env=environment,
                 start_new_session=True,
             )
             try:
-                printed = _first_bytes(process.stdout, limit, deadline)
-                if len(printed) < limit:
-                    process.wait(max(0.0, deadline - time.monotonic()))
+                while process.poll() is None and os.fstat(output.fileno()).st_size < limit:
+                    if time.monotonic() > deadline:
+                        raise TimeoutError
+                    time.sleep(_POLL_SECONDS)
             finally:
                 _end(process)
+            output.seek(0)
             errors.seek(0)
+            printed = output.read(limit)
             reason = _decoded(errors.read(_KEPT_ERRORS)).strip().partition("\n")[0]
-    except (TimeoutError, subprocess.TimeoutExpired) as error:
+    except TimeoutError as error:
         raise CommandFailedError(f"{name} took longer than {seconds:.1f} s") from error
     except (OSError, ValueError) as error:
         raise CommandFailedError(f"{name} cannot be run: {error}") from error
@@ -97,23 +100,6 @@ def run_limited(
         what = reason or f"{name} left with code {process.returncode}"
         raise CommandFailedError(what, process.returncode)
     return printed
-
-
-def _first_bytes(stream: IO[bytes] | None, limit: int, deadline: float) -> bytes:
-    """Read up to the limit or the end; raises TimeoutError if neither comes in time."""
-    assert stream is not None
-    data = bytearray()
-    with selectors.DefaultSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
-        while len(data) < limit:
-            left = deadline - time.monotonic()
-            if left <= 0 or not selector.select(left):
-                raise TimeoutError
-            chunk = os.read(stream.fileno(), min(_CHUNK, limit - len(data)))
-            if not chunk:
-                break
-            data += chunk
-    return bytes(data)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -124,8 +110,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         # One that hangs in a system call does not even heed this.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_END_SECONDS)
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 class Git:
