@@ -42,11 +42,9 @@ class KnownCluster:
 
     @property
     def flag(self) -> str:
-        """What names it to a command; one whose address has a password is named as in the file."""
-        is_listed = self.name != _host_of(self.address)
-        if is_listed and self.shown_address != self.address:
-            return f"--cluster {self.name}"
-        return f"--address {self.shown_address}"
+        """What names it to a command: its address, or its name if that has a password."""
+        has_name = self.name != _host_of(self.address) and self.shown_address != self.address
+        return f"--cluster {self.name}" if has_name else f"--address {self.shown_address}"
 
 
 def _host_of(address: str) -> str:

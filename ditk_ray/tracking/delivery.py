@@ -90,15 +90,14 @@ class Delivery:
             raise
         return True
 
-    def upload_missing(self) -> bool:
-        """Try once more what could not be uploaded; say whether all of it is there now."""
+    def upload_missing(self) -> None:
+        """Try once more what could not be uploaded."""
         store, missing = self._opened(), list(self.state.files_missing)
         self.state.files_missing = []
         for trial in missing:
             if trial in self.state.runs:
                 self._upload(store, trial, self._artifacts(trial))
         write_state(self._folder, self.state)
-        return not self.state.files_missing
 
     def _send(self, store: RunStore) -> None:
         while self._unsent:
