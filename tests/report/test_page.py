@@ -95,6 +95,8 @@ def test_provenance_is_shown_if_it_was_written_down(simulation):
     assert "0123456789ab on main, with changes (provenance/job.diff)" in text
     assert "ditk-ray tune --name &#39;a b&#39;" in text
     assert "one, 4 CPUs, 8 GiB, Linux" in text
+    (folder / "provenance" / "provenance.json").write_text(json.dumps(facts | {"host": None}))
+    assert "<dt>host</dt>" not in write_report(folder).read_text()
     (folder / "provenance" / "provenance.json").write_text('["of another kind"]')
     assert "Provenance" not in write_report(folder).read_text()
 
