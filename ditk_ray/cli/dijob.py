@@ -293,7 +293,6 @@ class Delete(KubeCommand):
 
 
 def _chosen(kube: Kube, given: Delete) -> tuple[list[Manifest], list[DitkRayError]]:
-    """Return the jobs, and what is wrong with names that no job has."""
     if given.sweep:
         return jobs_of_sweep(kube, given.sweep), []
     if given.all_finished:

@@ -62,7 +62,6 @@ class Gc(ObjectCommand):
 
 
 def _find(kube: Kube, given: Gc) -> tuple[list[tuple[Piece, str]], list[Piece]]:
-    """Return what may go, and why, and the claims that are kept for their data."""
     now = datetime.now(UTC)
     if not given.clusters:
         return find_leftovers(kube, now), []

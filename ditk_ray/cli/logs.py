@@ -93,7 +93,6 @@ def _find_or_await(folder: Path, given: str, is_patient: bool) -> TrialRecord:
 
 
 def _seed_name(record: SweepRecord, seed: int | None) -> str | None:
-    """Return how the seed's folder is called; a single seed has none."""
     if seed is None:
         return None
     seeds = record.job.get("seeds", [seed])

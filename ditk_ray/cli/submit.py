@@ -159,7 +159,6 @@ async def _send_all(dispatch: Dispatch, jobs: Sequence[Job], form: str) -> int:
 
 
 async def _leave(dispatch: Dispatch, on_interrupt: str) -> int:
-    """Say what becomes of the jobs, or stop them; 130 is what a shell expects after Ctrl-C."""
     for api, job in dispatch.running.values():
         if on_interrupt == "stop":
             await _stop(api, job.id)

@@ -99,7 +99,6 @@ def find_job(cfg_class: str | None, cfg_file: Path | None = None) -> JobEntry:
 
 
 def _named_parts(module: ModuleType, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the name of a stopper or reporter class by the class that the file defines."""
     result = dict(changes)
     for key, words in _WORDS.items():
         name = result.get(key)

@@ -231,7 +231,6 @@ def _find_template(ref: Any, folder: Path | None) -> Path | None:
 
 
 def _place(values: Mapping[str, Any], parts: Sequence[Any]) -> str:
-    """Return a field or its key; nothing for a field that could not be read."""
     field, *inner = parts
     given = values.get(field)
     if inner and isinstance(given, Mapping) and inner[0] in given:

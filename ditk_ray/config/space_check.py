@@ -106,7 +106,6 @@ def _check_drawn_functions(space: SearchSpace, known: KnownPaths) -> list[Proble
 
 
 def _example_values(domain: Any) -> list[Any]:
-    """Return values that stand for all that a domain can yield, as to their type."""
     described = describe_domain(domain)
     if described["kind"] == "fixed":
         return [described["value"]]

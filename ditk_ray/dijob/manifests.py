@@ -187,7 +187,6 @@ def _labelled(
 
 
 def _config_map(template: DijobTemplate, script: str | None) -> dotted.Tree | None:
-    """Return the template's ConfigMap, or a new one if there is a script, with the script in it."""
     if template.config_map is None and script is None:
         return None
     base = dotted.plain(template.config_map or {"apiVersion": "v1", "kind": "ConfigMap"})

@@ -80,7 +80,6 @@ def _embedded() -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a literal that a person can read, if there is one."""
     is_plain = "'''" not in text and not text.endswith(("\\", "'"))
     return f"r'''{text}'''" if is_plain else repr(text)
 
@@ -94,7 +93,6 @@ def _body(config: EngineConfig) -> str:
 
 
 def _source_body(config: EngineConfig) -> str:
-    """Return the config's own file as a text with the config's values, and what it defines."""
     if config.source is None:
         what = "holds values that cannot be written as Python, and comes from no file"
         raise BadConfigError(Problem("config", what, "keep it in a file of its own"))

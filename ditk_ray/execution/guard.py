@@ -139,7 +139,6 @@ def _obey(connection: Connection, group: int) -> bool:
 
 
 def _end_all(group: int, status: int | None) -> int:
-    """End every process below this one; return the wait status of the group's leader."""
     begun = time.monotonic()
     number = signal.SIGTERM
     while time.monotonic() < begun + GIVE_UP_SECONDS:
@@ -166,7 +165,6 @@ def _end_all(group: int, status: int | None) -> int:
 
 
 def _children() -> list[int]:
-    """Return the direct children, orphans that came to this subreaper among them."""
     listing = Path(f"/proc/self/task/{os.getpid()}/children")
     try:
         return [int(pid) for pid in listing.read_text().split()]

@@ -103,7 +103,6 @@ def settled(settings: KubeSettings) -> KubeSettings:
 
 
 def _kubeconfig(settings: KubeSettings) -> str | None:
-    """Return the file, or the files with `:` between them, as KUBECONFIG may have it."""
     named = settings.kubeconfig or os.environ.get("KUBECONFIG")
     if not named:
         default = DEFAULT_KUBECONFIG.expanduser()
@@ -116,7 +115,6 @@ def _kubeconfig(settings: KubeSettings) -> str | None:
 
 
 def _load_file(configuration: Any, kubeconfig: str, context: str | None) -> str | None:
-    """Fill in the address and the credentials; return the namespace that goes with them."""
     from kubernetes.config import load_kube_config  # slow to import
 
     chosen = _context(kubeconfig, context)

@@ -129,7 +129,6 @@ class FollowedPod:
             self._on_read()
 
     def _read(self) -> bool:
-        """Read to the end; return whether it was the true end."""
         while not self._is_stopped:
             was_over = self._ended_at is not None
             try:
@@ -153,7 +152,6 @@ class FollowedPod:
         return False
 
     def _read_stream(self) -> bool:
-        """Read one stream; return whether it came to a regular end. Raises KubeError."""
         container = main_container(self.manifest)["name"]
         query = {"container": container, "follow": "true", "timestamps": "true"}
         since = self._position.since()

@@ -234,7 +234,6 @@ def _found(objects: Objects, name: str) -> Manifest | None:
 
 
 def _content(manifest: Manifest) -> Manifest:
-    """Return an object without its status, and what the server notes about its changes."""
     notes = ("managedFields", "resourceVersion", "generation")
     about = {key: value for key, value in manifest["metadata"].items() if key not in notes}
     return {**manifest, "metadata": about, "status": None}

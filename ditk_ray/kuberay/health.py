@@ -144,7 +144,6 @@ def _missing(seen: Seen, workers: ray_cluster.Workers) -> str:
 
 
 def _problems(seen: Seen, age: float) -> list[Trouble]:
-    """Return what is wrong: as KubeRay says, as the pods say, or else as events say."""
     found = [*_troubles_of_cluster(seen.cluster, age), *_troubles_of_pods(seen.pods)]
     if found:
         return found

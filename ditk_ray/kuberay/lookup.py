@@ -98,7 +98,6 @@ def _judge(kube: Kube, clusters: list[RayCluster]) -> list[Health]:
 
 
 def _readable(objects: Objects, labels: str = "", fields: str = "") -> list[Manifest]:
-    """Return objects, or none where they may not be listed: they only add to what is known."""
     try:
         return objects.list(labels, fields)
     except KubeForbiddenError:

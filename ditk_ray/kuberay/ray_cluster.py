@@ -134,7 +134,6 @@ class RayCluster:
 
 
 def _group(spec: Mapping[str, Any]) -> Workers:
-    """Return a group as KubeRay counts it: in pods."""
     hosts = int(spec.get("numOfHosts") or 1)
     least, most = int(spec.get("minReplicas") or 0), int(spec.get("maxReplicas") or 0)
     wanted = spec.get("replicas")

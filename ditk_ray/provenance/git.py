@@ -103,7 +103,6 @@ def run_limited(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a program that still runs, and what it has started."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -211,7 +210,6 @@ def _status(printed: bytes) -> dict[str, Any]:
 
 
 def _masked(printed: bytes) -> tuple[str, list[str]]:
-    """Return a diff file by file, masked and without files of secrets, and their names."""
     is_cut = len(printed) == MAX_DIFF
     whole = printed[: printed.rfind(b"\n") + 1] if is_cut else printed
     parts, secret_files = [], []

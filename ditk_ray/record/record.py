@@ -282,7 +282,6 @@ def non_dominated(points: Sequence[Point]) -> list[int]:
 
 
 def _front_of_two(points: Sequence[Point], order: Sequence[int]) -> list[int]:
-    """Walk along the first objective: what follows has to be better in the last one."""
     kept: list[int] = []
     for place in order:
         point = points[place]

@@ -166,7 +166,6 @@ class TrialLogs:
         self._lines = None  # what begins later is shown from its beginning
 
     def _due(self) -> list[tuple[int, Path]]:
-        """Return the attempts to read from; also an older one may have grown since."""
         known = attempts(self._trial)
         if self._wanted is not None:
             return [item for item in known.items() if item[0] == self._wanted]

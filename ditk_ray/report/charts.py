@@ -160,7 +160,6 @@ def trend(places: Sequence[float], scores: Sequence[float], mode: str) -> str:
 def _peak(
     places: Sequence[float], scores: Sequence[float], ranks: Sequence[float], mode: str
 ) -> str:
-    """Say which part of the axis is best, if the scores differ between the parts."""
     if len(scores) < _MIN_PARTS:
         return ""
     order = sorted(range(len(places)), key=lambda item: places[item])
@@ -188,7 +187,6 @@ def _between(parts: Sequence[Sequence[int]], ranks: Sequence[float]) -> float:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the rank of each value; equal ones share the mean of theirs."""
     ordered = sorted(values)
     return [(bisect_left(ordered, value) + bisect_right(ordered, value)) / 2 for value in values]
 
@@ -339,7 +337,6 @@ class _Pen:
         return owned(points, hovertemplate=hover, **style)
 
     def _line(self, scores: Numbers, trial: TrialData) -> list[Point]:
-        """Return the points of a line, with a gap after it."""
         steps = trial.curve.steps if self.has_steps else range(1, len(scores) + 1)
         places = thinned(scores, self.limit)
         return [*((steps[place], _rounded(scores[place])) for place in places), GAP]

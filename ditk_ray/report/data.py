@@ -177,7 +177,6 @@ def log_ticks(lower: float, upper: float) -> dict[float, str]:
 
 
 def _power(number: float) -> str:
-    """Write a round number like `1e-5`."""
     mantissa, _, power = f"{number:.3e}".partition("e")
     return f"{float(mantissa):g}e{int(power)}"
 

@@ -83,7 +83,6 @@ def render_page(sweep: SweepData) -> str:
 
 
 def _data(sweep: SweepData, drawn: list[charts.Chart]) -> dict[str, Any]:
-    """Return what the page's script needs: the trials by index, and the charts."""
     trials = []
     for trial in sweep.trials:
         score = "" if trial.score is None else f": {show(trial.score)}"

@@ -132,7 +132,6 @@ def _figure(
 
 
 def _labels(place: int, axis: Axis, has_absent: bool) -> list[dict[str, Any]]:
-    """Return an axis's name and its values; the page's script puts them where there is room."""
     ticks = _ticks(axis) | ({ABSENT: "absent"} if has_absent else {})
     name = {"name": "axis", "x": place, "y": 1, "text": f"<b>{for_plotly(axis.label)}</b>"}
     return [
@@ -174,14 +173,12 @@ def _chart(sweep: SweepData, index: int, parameter: Axis, trials: Sequence[Trial
 
 
 def _points(parameter: Axis, trials: Sequence[TrialData]) -> Points:
-    """Return the trials that have a parameter, with their places on its axis."""
     known = [trial for trial in trials if parameter.name in trial.record.params]
     places = ((trial, parameter.place(trial.record.params[parameter.name])) for trial in known)
     return [(trial, place) for trial, place in places if place is not None]
 
 
 def _marks(parameter: Axis, points: Points, marker: dict[str, Any]) -> Trace:
-    """Return a point for each trial; those of a category lie beside each other."""
     width = 0.0 if parameter.categories is None else _SPREAD
     shift = {trial.index: width * spread(trial.index) for trial, _ in points}
     return charts.marks(

@@ -181,7 +181,6 @@ def _build(
 
 
 def _halving(name: str, options: Mapping[str, Any], budget: Budget) -> TrialScheduler:
-    """Return one of those that compare trials at ever later times."""
     factor = options.get("reduction_factor", _REDUCTION)
     settings = {
         "reduction_factor": factor,

@@ -271,7 +271,6 @@ def _encoded(point: Mapping[str, Any], known: Mapping[str, Range | Choice]) -> d
 
 
 def _refusal(domain: Any) -> tuple[str, str] | None:
-    """Return what a domain is that no model is made of, and what to write instead."""
     if is_grid(domain):
         return "a grid_search", "write tune.choice"
     if isinstance(domain, Function):
@@ -324,7 +323,6 @@ def _annotation(item: inspect.Parameter) -> str:
 
 
 def _fits(value: Any, annotation: str) -> bool:
-    """Say whether a value is of the stated type, where that is made of plain ones only."""
     names = set(re.findall(r"\w+", annotation.replace("Optional", "None"))) - {"Union"}
     if not names or not names <= _PLAIN:
         return True

@@ -176,7 +176,6 @@ def _by_name(known: Sequence[KnownCluster], names: Iterable[str]) -> list[KnownC
 
 
 def _at(address: str, known: Sequence[KnownCluster]) -> KnownCluster:
-    """Return the cluster at an address, by its name if it has one."""
     address = address.rstrip("/")
     if not is_address(address):
         what = "is not the address of a dashboard"

@@ -101,7 +101,6 @@ def _name_of(data: bytes) -> str:
 
 
 def _size(file: Path) -> int | None:
-    """Return the size of a file; None if it is something else, or gone with its folder."""
     try:
         found = file.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -189,7 +188,6 @@ def _walked(root: Path) -> Iterator[str]:
 
 
 def _ignored(root: Path, names: set[str]) -> set[str]:
-    """Return what a `.rayignore` in one of the folders above a file names."""
     ignored: set[str] = set()
     for folder in {folder for name in names for folder in PurePosixPath(name).parents}:
         file = root / folder / _IGNORE_FILE

@@ -137,7 +137,6 @@ class JobApi:
         return answer
 
     async def _ask(self, method: str, path: str, **options: Any) -> Any:
-        """Return the answer's JSON, or None if it is something else."""
         url = f"{self.cluster.address}{path}"
         try:
             async with self._session.request(method, url, **options) as answer:

@@ -285,7 +285,6 @@ class ControlledScheduler(NotPickled, TrialScheduler):
         return not self.queue.is_set_aside(str(trial))
 
     def _with_those_to_come(self, controller: Controller) -> Controller:
-        """Let a population take turns also with trials that are not made yet."""
         if isinstance(base_of(self.inner), PopulationBasedTraining) and self.generator.has_more:
             return _View(controller, more=(_YET_TO_COME,))
         return controller

@@ -297,6 +297,5 @@ def catch_up(sampler: SearcherSampler, earlier: EarlierSweep) -> None:
 
 
 def _is_scored(trial: TrialRecord) -> bool:
-    """Say whether a searcher learned a score at the end of the trial: not of a failed one."""
     has_ended_well = trial.state in (TrialState.SUCCEEDED, TrialState.STOPPED)
     return has_ended_well and trial.why != CANCELLED

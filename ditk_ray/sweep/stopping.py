@@ -98,7 +98,6 @@ class SweepStopper(NotPickled, Stopper):
 
 
 def _way(trial: TrialRecord) -> str | None:
-    """Return how a trial failed, without what differs from trial to trial."""
     if trial.state is not TrialState.FAILED:
         return None
     return re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", split_error(trial)[0])

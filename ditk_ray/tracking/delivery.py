@@ -149,7 +149,6 @@ class Delivery:
                 self._complete_children(store, update)
 
     def _make_run(self, store: RunStore, update: RunUpdate) -> None:
-        """Make the update's run when it is needed first, or find it again."""
         known = self.state.runs
         if update.trial in known:
             return
@@ -163,7 +162,6 @@ class Delivery:
     def _log(
         self, store: RunStore, update: RunUpdate, run: str, kind: str, items: Sequence[Any]
     ) -> None:
-        """Log any number of items; of a batch that is refused, all but the culprit."""
         size = MAX_METRICS_PER_BATCH if kind == "metrics" else MAX_PARAMS_TAGS_PER_BATCH
         left = iter(items)
         while batch := list(islice(left, size)):
@@ -199,7 +197,6 @@ class Delivery:
             self._upload(store, best, checkpoint_artifacts(self._folder / best))
 
     def _upload(self, store: RunStore, trial: str, artifacts: Artifacts) -> None:
-        """Upload files; one that cannot be is noted, and holds up nothing."""
         for file, place in artifacts.items():
             # A link may lead anywhere, and a trial runs code that is not ours.
             if file.is_symlink() or not file.is_file():

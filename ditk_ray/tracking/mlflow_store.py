@@ -378,7 +378,6 @@ class UpdateCollector:
 
 
 def _note_on(best: Mapping[str, Any], counts: Mapping[str, int]) -> str:
-    """Return what MLflow's UI shows as the description of the sweep's run."""
     shown = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
     rows = "".join(f"| `{name}` | {value} |\n" for name, value in best["params"].items())
     return (

@@ -136,7 +136,6 @@ class _Export:
                 raise CancelledError
 
     def _remove_earlier(self, run: Run) -> None:
-        """Remove what was written of the run before, also where it stood under another name."""
         for path in self._earlier[run.info.run_id]:
             path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # up to the first folder that has something else
@@ -216,7 +215,6 @@ def _cell(value: str) -> str:
 
 
 def _parsed(value: str) -> bool | float | str:
-    """Return what a parameter was before MLflow made it text."""
     if value in ("True", "False"):
         return value == "True"
     with contextlib.suppress(ValueError):

@@ -135,7 +135,6 @@ def _call_entry(task: SeedTask, report: Callable[[Evaluation], None]) -> Any:
 
 
 def _easy(value: Any) -> Any:
-    """Turn dicts into what DI-engine expects of configs, such as an expert's."""
     if isinstance(value, Mapping):
         return EasyDict(value)
     if isinstance(value, tuple):
