@@ -2,7 +2,7 @@
 
 Every error that is meant for a person derives from `DitkRayError`. Its text
 says what is wrong, where, and what to do; the command line prints it without
-a traceback and leaves with `exit_code`.
+a traceback and exits with `exit_code`.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Status(ObjectCommand):
     else 1.
     """
 
-    name: str = option("of the cluster, or of a RayJob", positional=True)
+    name: str = option("name of the cluster, or of a RayJob", positional=True)
     wait: float = option("wait for it to be ready", 0.0, metavar="TIME", parse=seconds)
 
     def run(self) -> int:
@@ -237,7 +237,7 @@ class Delete(KubeCommand):
     that lead to what is deleted are taken out, with the tokens of ~/.ray/tokens.
     """
 
-    names: tuple[str, ...] = option("of clusters or jobs", (), positional=True, metavar="NAME")
+    names: tuple[str, ...] = option("clusters or jobs", (), positional=True, metavar="NAME")
     all: bool = option("all that ditk-ray made", False)
     results: bool = option("also the claims, with all results and records", False)
     without_kuberay: bool = without_kuberay_option()

@@ -197,18 +197,18 @@ class Forward(KubeCommand):
     file is as it was.
     """
 
-    name: str = option("of the cluster, or of a RayJob", positional=True)
+    name: str = option("name of the cluster, or of a RayJob", positional=True)
     port: int = option(
-        "of this machine for the dashboard (default: %(default)s, or the next free one)",
+        "local port for the dashboard (default: %(default)s, or the next free one)",
         8265,
         parse=read_port,
     )
     mlflow_port: int = option(
-        "of this machine for MLflow (default: %(default)s, or the next free one)",
+        "local port for MLflow (default: %(default)s, or the next free one)",
         5000,
         parse=read_port,
     )
-    output: Path | None = option("of clusters (default: ~/.cluster_config)", metavar="FILE")
+    output: Path | None = option("cluster file (default: ~/.cluster_config)", metavar="FILE")
 
     def run(self) -> int:
         kube = connect(self.kube)

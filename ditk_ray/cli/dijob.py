@@ -91,7 +91,7 @@ class Describe(ObjectCommand):
     ditk-ray dijob describe my-job
     """
 
-    name: str = option("of the DIJob", positional=True)
+    name: str = option("name of the DIJob", positional=True)
 
     def run(self) -> int:
         described = live_job.describe_job(connect(self.kube), self.name, datetime.now(UTC))
@@ -133,10 +133,10 @@ class Logs(KubeCommand):
     cleanPodPolicy leaves.
     """
 
-    name: str = option("of the DIJob", positional=True)
+    name: str = option("name of the DIJob", positional=True)
     task: str | None = option("only pods of this task (default: all)", metavar="TASK")
-    follow: bool = option("until the job ends", False)
-    tail: int | None = option("only the last N lines of each", metavar="N", parse=positive)
+    follow: bool = option("follow the logs until the job ends", False)
+    tail: int | None = option("only the last N lines of each pod", metavar="N", parse=positive)
 
     def run(self) -> int:
         kube = connect(self.kube)
@@ -160,7 +160,7 @@ class Wait(KubeCommand):
     keeps the job from starting, are printed on the standard error.
     """
 
-    name: str = option("of the DIJob", positional=True)
+    name: str = option("name of the DIJob", positional=True)
     goal: live_job.Goal = option(
         "what to wait for; finished is succeeded or failed (default: %(default)s)",
         live_job.Goal.SUCCEEDED,
@@ -218,7 +218,7 @@ class Patch(ObjectCommand):
     The DIJob is changed; its existing pods stay as they are.
     """
 
-    name: str = option("of the DIJob", positional=True)
+    name: str = option("name of the DIJob", positional=True)
     patch: str = option(
         "the values, as JSON or YAML", required=True, flags=["-p", "--patch"], metavar="PATCH"
     )
@@ -245,7 +245,7 @@ class Scale(ObjectCommand):
     Pods that run keep the DI_NODES that they were started with.
     """
 
-    name: str = option("of the DIJob", positional=True)
+    name: str = option("name of the DIJob", positional=True)
     task: str = option("its name, or its type", required=True, metavar="TASK")
     replicas: int = option("1 or more", required=True, metavar="N", parse=positive)
 
@@ -266,7 +266,7 @@ class Delete(KubeCommand):
     `ditk-ray cancel` stops it. --all_finished leaves the jobs of running sweeps alone.
     """
 
-    names: tuple[str, ...] = option("of DIJobs", (), positional=True, metavar="NAME")
+    names: tuple[str, ...] = option("names of DIJobs", (), positional=True, metavar="NAME")
     sweep: str | None = option("those of this sweep: name or key", metavar="SWEEP")
     all_finished: bool = option("those that succeeded or failed", False)
     yes: bool = option("do not ask before deleting several", False)

@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
         return parsed, []
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one line and leave with code 2."""
+        """Say what is wrong in one line and exit with code 2."""
         self.exit(2, f"error: {message}\nsee `{self.prog} --help`\n")
 
     def _suggestion(self, wrong: str) -> str:
@@ -266,7 +266,7 @@ Format = Literal["table", "json"]
 ObjectFormat = Literal["table", "json", "yaml"]
 
 
-def format_option(help: str = "of what is printed", group: str = "") -> Any:
+def format_option(help: str = "output format", group: str = "") -> Any:
     """Declare the field `format`, a `Format` or an `ObjectFormat`."""
     return option(help, "table", group=group)
 

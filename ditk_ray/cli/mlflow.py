@@ -76,7 +76,7 @@ class Export(StorageCommand):
         "the MLflow server or store (default: MLFLOW_TRACKING_URI, "
         "else the store in the results' folder)"
     )
-    experiment_name: str = option("of the runs", metavar="NAME", required=True)
+    experiment_name: str = option("experiment of the runs", metavar="NAME", required=True)
     download_dir: Path = option("where the files go", metavar="DIR", required=True)
     workers: int = option(
         "runs that are downloaded at once (default: %(default)s)", 4, metavar="N", parse=positive

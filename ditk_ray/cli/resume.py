@@ -41,8 +41,8 @@ class Resume(SweepCommand):
 
     retry_failed: bool = option("run trials that have failed again", False)
     ray_address: str | None = option("a cluster (default: as before)", metavar="HOST:PORT")
-    kubeconfig: Path | None = option("of DIJobs (default: as before)", metavar="FILE")
-    context: str | None = option("of DIJobs (default: as before)", metavar="NAME")
+    kubeconfig: Path | None = option("for DIJobs (default: as before)", metavar="FILE")
+    context: str | None = option("for DIJobs (default: as before)", metavar="NAME")
     progress_reporter: Reporter | None = option("(default: as before)")
     format: Format = format_option()
     num_samples: int | None = None

@@ -153,7 +153,7 @@ class ServerCommand(Command):
                         pause = max(TICK_SECONDS, 20 * (time.monotonic() - begun))
                     what = "ended"
                 code = process.poll()
-                how = "it does not answer" if code is None else f"it left with code {code}"
+                how = "it does not answer" if code is None else f"it exited with code {code}"
                 lines = [f"{name} {what} ({how})", *tail(Path(log.name), _LOG_LINES)]
                 raise DitkRayError("\n    | ".join(lines))
             finally:

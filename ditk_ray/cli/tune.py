@@ -95,7 +95,7 @@ class Tune(Command):
         group=_WHERE,
     )
     changes: JobChanges = options_of(JobChanges, group="what to change in the JobCfg")
-    format: Format = format_option("of what is printed at the end", group=SEE)
+    format: Format = format_option("format of the final output", group=SEE)
 
     @property
     def is_listing(self) -> bool:

@@ -192,7 +192,7 @@ def print_sweep(seen: SeenSweep, state: str | None = None, is_whole: bool = Fals
     if state in (None, TrialState.FAILED):
         print_failures(record, out, None if is_whole else FAILURES_SHOWN)
     files = {"run it again: python": sweep_folder.BEST_CONFIG_FILE}
-    files |= {"look at it:": sweep_folder.REPORT_FILE}
+    files |= {"report:": sweep_folder.REPORT_FILE}
     lines = [
         f"{what} {short_path(folder / file)}"
         for what, file in files.items()
@@ -213,15 +213,15 @@ def _recording_line(seen: SeenSweep, recording: Recording | None) -> str:
     where = f"MLflow ({mask_text(recording.uri)}, experiment {recording.experiment})"
     where += f"; it refused {recording.refused} records" if recording.refused else ""
     if recording.is_complete:
-        return f"all of it is in {where}; look at it with: ditk-ray ui {name}"
+        return f"fully recorded in {where}; view it with: ditk-ray ui {name}"
     why = f" ({mask_text(recording.error)})" if recording.error else ""
-    waiting = f"{show_bytes(recording.pending)} of records wait{why}"
+    waiting = f"{show_bytes(recording.pending)} of records are waiting{why}"
     if seen.is_alive:
         return f"being recorded in {where}" + (f"; {waiting}" if why else "")
     missing = waiting if recording.pending else "its end is missing"
     if not recording.pending and recording.is_ended:
         missing = f"files of {recording.files_missing} runs are missing"
-    return f"not all of it is in {where}: {missing}; send it with: ditk-ray sync {name}"
+    return f"not fully recorded in {where}: {missing}; send it with: ditk-ray sync {name}"
 
 
 def build_display(sweep: PreparedSweep) -> tuple[list[SweepListener], Any]:

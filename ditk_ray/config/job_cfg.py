@@ -122,7 +122,7 @@ class JobCfg:
     """Where trials run: in processes of Ray's nodes (`serial`), or as DIJobs (`dijob`)."""
 
     dijob_template: Path | str | None = option(metavar="FILE", group=DIJOBS)
-    """The YAML of a DIJob to make trials of. It may have a ConfigMap, too; its path is
+    """The YAML template of the trials' DIJobs. It may have a ConfigMap, too; its path is
     relative to this file."""
 
     task_resources: Mapping[str, Mapping[str, Any]] = _Default()

@@ -120,7 +120,7 @@ class KubeSettings:
     kubeconfig: Path | None = option(
         "(default: $KUBECONFIG, ~/.kube/config, or the cluster that this runs in)", metavar="FILE"
     )
-    context: str | None = option("of the kubeconfig (default: its own)", metavar="NAME")
+    context: str | None = option("kubeconfig context (default: the current one)", metavar="NAME")
     namespace: str | None = option("(default: the context's)", metavar="NAME")
 
     def as_flags(self) -> str:
@@ -182,12 +182,12 @@ class SweepOptions(StorageSettings, RaySettings):
         "the experiment (default: the class)", group=_RECORD, metavar="NAME"
     )
     mlflow_checkpoints: MLflowCheckpoints = option(
-        "keep the best checkpoint of no trial, the best trial or all (default: best)",
+        "trials whose best checkpoint is kept (default: best)",
         "best",
         group=_RECORD,
     )
     seed: int | None = option(
-        "for the sampling and the trials (a searcher of your own has its own)",
+        "seed of the sampling and the trials (a searcher object has its own)",
         group="what to change in the JobCfg",
         metavar="N",
     )

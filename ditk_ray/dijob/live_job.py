@@ -239,7 +239,7 @@ def printed_lines(
     lost: KubeUnreachableError | None = None
     for pod in pods:
         if not pod_state.has_log(pod):
-            tell(pod_state.why_waiting(pod) or f"pod {pod['metadata']['name']} has not begun")
+            tell(pod_state.why_waiting(pod) or f"pod {pod['metadata']['name']} has not started")
             continue
         prefix = jobs.line_prefix(pod, jobs.pod_names(job, task))
         query = {"container": pod_state.main_container(pod)["name"]}

@@ -170,7 +170,7 @@ def describe_exit(code: int | None) -> str:
         return f"the trial's process was ended by {signal.Signals(-code).name}"
     if code is None:
         return "the trial's process and its guard are gone"
-    return f"the trial's process left with code {code} before its training ended"
+    return f"the trial's process exited with code {code} before its training ended"
 
 
 def kernel_kills() -> int:

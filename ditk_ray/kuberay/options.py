@@ -206,7 +206,7 @@ class Launch(Written):
 
     model_config = ConfigDict(validate_default=True)
 
-    name: Annotated[str, _cluster_name(53)] = _flag("of the cluster", ..., metavar="NAME")
+    name: Annotated[str, _cluster_name(53)] = _flag("name of the cluster", ..., metavar="NAME")
     image: Image = _flag("the image of all its pods", ..., metavar="IMAGE")
     namespace: ObjectName = "default"
     groups: tuple[Group, ...] = (Group(),)
@@ -218,7 +218,7 @@ class Launch(Written):
     head_cpu: Positive = _rest("(default: %(default)s)", 2, metavar="N")
     head_memory: Memory = _rest("(default: 8G)", 8 * 2**30, metavar="SIZE")
     ray_version: RayVersion = _rest(
-        "the image's (default: that of this machine)", "", metavar="X.Y.Z"
+        "Ray version in the image (default: that of this machine)", "", metavar="X.Y.Z"
     )
     queue: LabelValue | None = _rest(
         "a LocalQueue of Kueue, which decides when it starts; the number of workers is fixed then",
@@ -230,9 +230,9 @@ class Launch(Written):
         metavar="NAME",
     )
     results_size: Memory | None = _results(
-        "of their claim (default: 100G; GKE: 1T)", metavar="SIZE"
+        "size of their claim (default: 100G; GKE: 1T)", metavar="SIZE"
     )
-    results_claim: ObjectName | None = _results("keep them on an existing claim", metavar="NAME")
+    results_claim: ObjectName | None = _results("existing claim for the results", metavar="NAME")
     no_mlflow: bool = _results("no MLflow server: sweeps keep a store among the results", False)
     mlflow_uri: MLflowUri | None = _results(
         "record on this server instead of one of its own", metavar="URI"

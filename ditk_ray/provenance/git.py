@@ -97,7 +97,7 @@ def run_limited(
     except (OSError, ValueError) as error:
         raise CommandFailedError(f"{name} cannot be run: {error}") from error
     if process.returncode and len(printed) < limit:
-        what = reason or f"{name} left with code {process.returncode}"
+        what = reason or f"{name} exited with code {process.returncode}"
         raise CommandFailedError(what, process.returncode)
     return printed
 
@@ -133,7 +133,7 @@ class Git:
         return run_limited(command, limit, seconds, folder, _environment())
 
     def text(self, folder: Path, *arguments: str) -> str | None:
-        """Return what git prints, or None if it leaves with 1, which is its no."""
+        """Return what git prints, or None if it exits with 1, which is its no."""
         try:
             return os.fsdecode(self.ask(folder, *arguments).removesuffix(b"\n"))
         except CommandFailedError as error:

@@ -34,11 +34,11 @@ _WHERE, _WHAT, _HOW = "where to run it", "what to send", "how to follow it"
 class SubmitOptions:
     """Where jobs go, what they run with, and how they are followed."""
 
-    cluster: list[str] = option("(repeatable)", [], metavar="NAME", group=_WHERE)
-    address: list[str] = option("of a dashboard (repeatable)", [], metavar="URL", group=_WHERE)
+    cluster: list[str] = option("cluster name (repeatable)", [], metavar="NAME", group=_WHERE)
+    address: list[str] = option("dashboard address (repeatable)", [], metavar="URL", group=_WHERE)
     config_file: Path | None = option("(default: ~/.cluster_config)", metavar="FILE", group=_WHERE)
     ca_cert: Path | None = option(
-        "of the authority to trust with https", metavar="FILE", group=_WHERE
+        "CA certificate to trust with https", metavar="FILE", group=_WHERE
     )
     insecure: bool = option("accept any certificate", False, group=_WHERE)
 
@@ -51,22 +51,22 @@ class SubmitOptions:
         metavar="K[=V]",
         group=_WHAT,
     )
-    metadata: list[str] = option("of the job (repeatable)", [], metavar="K=V", group=_WHAT)
-    entrypoint_cpus: float | None = option("for the job's program", metavar="N", group=_WHAT)
-    entrypoint_gpus: float | None = option(metavar="N", group=_WHAT)
+    metadata: list[str] = option("metadata of the job (repeatable)", [], metavar="K=V", group=_WHAT)
+    entrypoint_cpus: float | None = option("CPUs for the job's program", metavar="N", group=_WHAT)
+    entrypoint_gpus: float | None = option("GPUs for it", metavar="N", group=_WHAT)
     entrypoint_memory: int | None = option(
-        "such as 4G", metavar="SIZE", parse=parse_bytes, group=_WHAT
+        "memory for it, such as 4G", metavar="SIZE", parse=parse_bytes, group=_WHAT
     )
 
     jobs_per_cluster: int = option(
-        "at once (default: 1)", 1, metavar="N", parse=positive, group=_HOW
+        "jobs at once on each cluster (default: 1)", 1, metavar="N", parse=positive, group=_HOW
     )
-    no_wait: bool = option("print the ids and leave", False, group=_HOW)
+    no_wait: bool = option("print the ids and exit", False, group=_HOW)
     on_interrupt: Literal["detach", "stop"] = option(
         "what Ctrl-C does to the jobs (default: detach, they continue)", "detach", group=_HOW
     )
     lost_after: float = option(
-        "without an answer (default: 60s)", 60.0, metavar="TIME", parse=seconds, group=_HOW
+        "limit without an answer (default: 60s)", 60.0, metavar="TIME", parse=seconds, group=_HOW
     )
 
     def request(self) -> dict[str, Any]:

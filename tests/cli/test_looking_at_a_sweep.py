@@ -90,14 +90,14 @@ def test_the_sweep_was_watched_to_its_end(looked):
     assert looked.watched.startswith("live: running; ")
     assert "succeeded; best: trial_0000" in looked.watched
     assert "live: finished in" in looked.watched
-    assert "all of it is in MLflow" in looked.watched
+    assert "fully recorded in MLflow" in looked.watched
 
 
 def test_afterwards_all_of_it_is_in_mlflow(looked):
     status = json.loads(looked.run("status", "live", "--format", "json"))
     assert (status["status"], status["trials_done"]) == ("finished", 3)
     assert status["mlflow"]["is_complete"] is True
-    assert "all of it is in MLflow" in looked.run("status", "live")
+    assert "fully recorded in MLflow" in looked.run("status", "live")
 
 
 def test_the_best_trial_is_that_of_the_record_with_files_that_are_there(looked):

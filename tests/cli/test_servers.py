@@ -139,7 +139,7 @@ def test_a_server_that_does_not_start_is_explained_by_its_log(serve):
     process = serve(code="print('some line')\nraise SystemExit('no such store')")
     _, err = process.communicate(timeout=20 * PATIENCE)
     assert process.returncode == 1
-    assert "failed: the server did not start (it left with code 1)" in err
+    assert "failed: the server did not start (it exited with code 1)" in err
     assert "| some line" in err
     assert "| no such store" in err
 
@@ -150,7 +150,7 @@ def test_a_server_that_ends_by_itself_is_told(serve, tmp_path):
     (server,) = psutil.Process(process.pid).children()
     server.kill()
     _, err = process.communicate(timeout=20 * PATIENCE)
-    assert "failed: the server ended (it left with code -9)" in err
+    assert "failed: the server ended (it exited with code -9)" in err
     wait_until(lambda: not processes_in(tmp_path), 5, "the last process to end")
 
 

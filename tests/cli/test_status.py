@@ -105,7 +105,7 @@ def test_more_than_twenty_trials_are_shown_only_if_asked(sweep, capsys):
 def test_what_was_delivered_to_mlflow_is_said_with_what_to_look_at(sweep, capsys):
     sweep.write().recorded("embedded")
     text = shown(capsys, "mine")
-    assert "all of it is in MLflow (sqlite:///" in text
+    assert "fully recorded in MLflow (sqlite:///" in text
     assert "ditk-ray ui mine" in text
 
 
@@ -114,7 +114,7 @@ def test_what_was_not_delivered_is_said_with_the_command_that_sends_it(sweep, ca
     sweep.write().recorded(uri, delivered=0.5)
     sweep.note_delivery_error(uri, f"ConnectionError: {uri} is away")
     text = shown(capsys, "mine")
-    assert "not all of it is in MLflow" in text
+    assert "not fully recorded in MLflow" in text
     assert "ConnectionError" in text
     assert "ditk-ray sync mine" in text
     assert "secret-1234" not in text

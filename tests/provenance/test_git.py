@@ -46,7 +46,7 @@ def test_a_failure_is_told_by_the_first_line_of_its_errors() -> None:
 
 
 def test_a_silent_failure_is_told_by_its_code() -> None:
-    with pytest.raises(CommandFailedError, match="false left with code 1"):
+    with pytest.raises(CommandFailedError, match="false exited with code 1"):
         run_limited(["false"], 100, 10)
 
 

@@ -133,7 +133,7 @@ def test_a_trial_with_a_gpu_sees_only_its_own(warm, tmp_path):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (experiments.leave_without_a_word, "left with code 3"),
+        (experiments.leave_without_a_word, "exited with code 3"),
         (experiments.evaluate_nothing, "without a single evaluation"),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_broken_pipe_is_want_of_memory_if_the_kernel_ended_a_process_for_that(
 
 def test_an_exit_is_described_in_words():
     assert "ended by SIGKILL" in describe_exit(-9)
-    assert "left with code 3" in describe_exit(3)
+    assert "exited with code 3" in describe_exit(3)
     assert "guard" in describe_exit(None)
 
 
