@@ -228,7 +228,7 @@ def _manifests(asked: Asked, number: int) -> Any:
 
 
 def _said(log: str) -> tuple[list[dict[str, Any]], Any]:
-    from ditk_ray.dijob.events import MARK
+    from ditk_ray.dijob.pod_runner import MARK
 
     evaluations: list[dict[str, Any]] = []
     result = None

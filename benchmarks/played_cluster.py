@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ditk_ray.dijob.events import MARK
 from ditk_ray.dijob.jobs import TRIAL
+from ditk_ray.dijob.pod_runner import MARK
 from tests.kube.api_server import ApiServer
 from tests.kube.stand_in.cluster import StandInCluster
 from tests.kube.stand_in.containers import Simulated

@@ -23,9 +23,9 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ditk_ray.config.options import KubeSettings
-from ditk_ray.dijob.events import JobEvent
 from ditk_ray.dijob.manifests import JobManifests
 from ditk_ray.dijob.sweep_jobs import Kept, SweepJobs
+from ditk_ray.dijob.tracker import JobEvent
 from ditk_ray.errors import KubeError, OutOfReachError
 from ditk_ray.kube.connection import connect
 from ditk_ray.kube.http_client import Backoff

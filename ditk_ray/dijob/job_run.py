@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ditk_ray.config.terms import FailureKind
-from ditk_ray.dijob import events
 from ditk_ray.dijob.gateway import Place
 from ditk_ray.dijob.jobs import RUNNING
+from ditk_ray.dijob.tracker import JobEvent, Message, Phase
 from ditk_ray.execution.executor import (
     Ended,
     Evaluated,
@@ -74,7 +75,7 @@ class JobRun(Run):
     def stop(self) -> bool:
         return self._release(self.job, self.ended)
 
-    def take(self, happened: Iterable[events.JobEvent]) -> list[Event]:
+    def take(self, happened: Iterable[JobEvent]) -> list[Event]:
         """Note what has happened to the job; return what that means for the run."""
         for event in happened:
             if self.ended is None:
@@ -86,17 +87,15 @@ class JobRun(Run):
         self._fail(f"{self} can no longer be watched: {why}", FailureKind.LOST)
         return self.take(())
 
-    def _take(self, event: events.JobEvent) -> None:
-        if isinstance(event, events.Phase):
+    def _take(self, event: JobEvent) -> None:
+        if isinstance(event, Phase):
             self._note_phase(event.phase)
-        elif isinstance(event, events.Waiting):
-            self._events.append(Waiting(event.text))
-        elif isinstance(event, events.Message):
+        elif isinstance(event, Waiting):
+            self._events.append(event)
+        elif isinstance(event, Message):
             self._take_message(event)
-        elif isinstance(event, events.Gone):
-            self._fail(f"{self} was deleted externally", FailureKind.LOST)
-        elif isinstance(event, events.Finished):
-            self._note_finished(event)
+        else:
+            self._note_ended(event)
 
     def _note_phase(self, phase: str) -> None:
         if phase == RUNNING:
@@ -113,52 +112,42 @@ class JobRun(Run):
             self._has_started = True
             self._events.append(Started())
 
-    def _take_message(self, event: events.Message) -> None:
-        known = (event.uid, event.message.n)
+    def _take_message(self, message: Message) -> None:
+        known = (message.uid, message.n)
         if known in self._heard_of:
             return  # the gateway was lost, and reads the log again
         self._heard_of.add(known)
         self._note_running()
-        said = event.message
-        if isinstance(said, events.PodDiverged):
-            self._end(Ended("diverged"))
-        elif isinstance(said, events.PodError):
-            self._fail(said.message, said.failure)
-        elif isinstance(said, events.PodEvaluation) and not self.evaluators:
-            self.evaluators[event.pod] = event.uid
-            self._note_evaluation(said)
-        elif event.pod in self.evaluators:
-            self._take_from_evaluator(event)
-        elif not self.evaluators and isinstance(said, events.PodResult):
-            self._told = self._keep(said.data)
-        elif not self.evaluators and isinstance(said, events.PodEnd):
-            self._returned = dict(said.returned)  # another pod may be the one that evaluates
-
-    def _take_from_evaluator(self, event: events.Message) -> None:
-        said = event.message
+        said = message.said
+        if isinstance(said, Ended) and said.kind != "finished":
+            self._end(said)
+            return
+        if isinstance(said, Evaluated) and not self.evaluators:
+            self.evaluators[message.pod] = message.uid
+        if self.evaluators and message.pod not in self.evaluators:
+            return
         # The phases of a pod's replacement pass unseen while the API server is away.
-        if self.evaluators[event.pod] != event.uid:
+        if self.evaluators.get(message.pod, message.uid) != message.uid:
             self._note_replaced()
-        elif isinstance(said, events.PodEvaluation):
-            self._note_evaluation(said)
-        elif isinstance(said, events.PodResult):
-            self._told = self._keep(said.data)
-        elif isinstance(said, events.PodEnd):
-            self._finish(dict(said.returned))
+        elif isinstance(said, Evaluated):
+            self._evaluations += 1
+            self._events.append(replace(said, number=self._evaluations))
+        elif isinstance(said, bytes):
+            self._told = self._keep(said)
+        elif self.evaluators:
+            self._finish(said.returned)
+        else:
+            self._returned = said.returned  # another pod may be the one that evaluates
 
-    def _note_evaluation(self, said: events.PodEvaluation) -> None:
-        self._evaluations += 1
-        self._events.append(Evaluated(self._evaluations, dict(said.metrics)))
-
-    def _note_finished(self, event: events.Finished) -> None:
-        if not event.succeeded:
-            self._fail(event.text, event.kind or FailureKind.BUG)
+    def _note_ended(self, event: Ended) -> None:
+        if event.kind != "finished":
+            self._end(event)
         elif self._returned is not None and not self._evaluations:
             self._finish(self._returned)
-        elif self._shared_value() is not None or (self._evaluations and not event.text):
+        elif self._shared_value() is not None or (self._evaluations and not event.error):
             self._finish({})
-        elif event.text:
-            self._fail(f"{self} succeeded, but {event.text}", FailureKind.LOST)
+        elif event.error:
+            self._fail(f"{self} succeeded, but {event.error}", FailureKind.LOST)
         else:
             what = "succeeded but reported nothing; does its container run the generated script?"
             self._fail(f"{self} {what}", FailureKind.BUG)

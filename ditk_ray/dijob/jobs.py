@@ -126,6 +126,11 @@ def pod_names(job: Manifest, wanted: str | None = None) -> list[str]:
     ]
 
 
+def pod_labels(name: str, task: str | None = None) -> str:
+    """Return by which labels the pods of a job, or of one of its tasks, are found."""
+    return f"{POD_JOB}={name}" + (f",{POD_TASK}={task}" if task else "")
+
+
 def line_prefix(pod: Manifest, pods: Sequence[str]) -> str:
     """Return the prefix that distinguishes a pod's lines from those of a job's other pods."""
     labels = pod["metadata"].get("labels") or {}

@@ -331,7 +331,7 @@ class _FollowedLogs:
                 tail=self._tail,
             )
         self._pods[uid].update(manifest)
-        reason = None if self._pods[uid].has_reader else pod_state.why_waiting(manifest)
+        reason = None if self._pods[uid].has_begun else pod_state.why_waiting(manifest)
         if reason and reason not in self._told:
             self._told.add(reason)
             self._tell(reason)

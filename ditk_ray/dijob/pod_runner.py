@@ -2,7 +2,7 @@
 
 The text of this module is put into the script. In the image there are DI-engine and what
 it brings, and maybe a Python as old as 3.8, but not this package: it imports only those of
-its neighbours whose text goes with it. `dijob/events.py` reads what is printed here.
+its neighbours whose text goes with it. `dijob/pod_protocol.py` reads what is printed here.
 """
 
 from __future__ import annotations

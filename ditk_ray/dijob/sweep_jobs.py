@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 from ditk_ray.dijob import jobs
 from ditk_ray.dijob.edit import submit_job
-from ditk_ray.dijob.events import JobEvent
 from ditk_ray.dijob.liveness import BEAT_SECONDS, Heartbeat
 from ditk_ray.dijob.manifests import JobManifests
-from ditk_ray.dijob.tracker import JobTracker
+from ditk_ray.dijob.pod_protocol import LoggedJob
+from ditk_ray.dijob.tracker import JobEvent, JobTracker
 from ditk_ray.errors import KubeConflictError, KubeError, KubeNotFoundError, KubeUnreachableError
 from ditk_ray.kube.connection import Kube
 from ditk_ray.kube.http_client import Backoff
@@ -29,7 +29,6 @@ _log = logging.getLogger(__name__)
 WARNINGS_SECONDS = 10.0
 """The warnings of the namespace are listed for all jobs at once, and no more often."""
 
-Answer = TypeVar("Answer")
 Kept = Literal["none", "failed", "all"]
 """Which jobs stay in the cluster when they have ended."""
 
@@ -86,8 +85,8 @@ class SweepJobs:
     def follow(self, name: str, log: Path) -> bool:
         """Follow a job that an earlier process made; return whether it is there.
 
-        One that is not there has `Gone` as its only event. Does nothing for a job that is
-        followed, or was released.
+        The only event of one that is not there is that it is lost. Does nothing for a job that
+        is followed, or was released.
         """
         if name in self._released:
             return name in self._there
@@ -152,7 +151,7 @@ class SweepJobs:
         with self._lock:
             if name in self._jobs:
                 return True
-            job = self._jobs[name] = JobTracker(self._kube.pods, name, log)
+            job = self._jobs[name] = LoggedJob(self._kube.pods, name, log)
         try:
             found, is_new = find()
             if found is None:
@@ -286,12 +285,8 @@ class BackgroundRequests:
         for job in self._jobs():
             if not job.needs_pods or not self._is_due("pods"):
                 continue
-            before, labels = job.pod_uids, f"{jobs.POD_JOB}={job.name}"
-            pods = _unless_refused(partial(self._kube.pods.list, labels, patience=0))
-            if pods is None:
+            if not _is_answered(job.look_for_pods):
                 self._postpone("pods", _REFUSED_SECONDS)
-            else:
-                job.take_pods(pods, before)
 
     def _delete_all(self) -> None:
         with self._changed:
@@ -304,32 +299,32 @@ class BackgroundRequests:
     def _delete_one(self, name: str, uid: str | None) -> None:
         if self._is_closed:
             return
-        if _unless_refused(partial(self._delete, name, uid)) is None:
+        if not _is_answered(partial(self._delete, name, uid)):
             self._postpone(f"delete {name}", _REFUSED_SECONDS)
             return
         with self._changed:
             del self._deletions[name]
             self._changed.notify_all()
 
-    def _delete(self, name: str, uid: str | None) -> bool:
+    def _delete(self, name: str, uid: str | None) -> None:
         # It may be gone, or another may have its name by now.
         with contextlib.suppress(KubeNotFoundError, KubeConflictError):
             self._kube.dijobs.delete(name, uid, patience=0)
-        return True
 
     def _warn(self) -> None:
         puzzled = [job for job in self._jobs() if job.needs_warnings]
         if puzzled and self._is_due("warnings"):
-            # None where they are refused: no job waits for them for ever.
+            # There are none where they are refused: no job waits for them for ever.
+            found: list[Manifest] = []
             events = self._kube.events
-            warnings = _unless_refused(partial(events.list, fields="type=Warning", patience=0))
+            _is_answered(lambda: found.extend(events.list(fields="type=Warning", patience=0)))
             self._postpone("warnings", WARNINGS_SECONDS)
             for job in puzzled:
-                job.take_warnings(warnings or [])
+                job.take_warnings(found)
 
     def _beat(self) -> None:
         if self._is_due("beat"):
-            _unless_refused(self._heartbeat.beat)
+            _is_answered(self._heartbeat.beat)
             self._postpone("beat", BEAT_SECONDS)
 
 
@@ -345,12 +340,13 @@ def _is_done(step: Callable[[], None]) -> bool:
     return True
 
 
-def _unless_refused(request: Callable[[], Answer]) -> Answer | None:
-    """Return the answer to a request, None if it was refused; an absent server raises."""
+def _is_answered(request: Callable[[], object]) -> bool:
+    """Send a request; return whether it was not refused. An absent server raises."""
     try:
-        return request()
+        request()
+        return True
     except KubeUnreachableError:
         raise
     except KubeError as error:
         _log.warning("%s", error)
-        return None
+        return False

@@ -1,17 +1,15 @@
-"""One job: what the watches say about it and its pods becomes its list of events."""
+"""One job: what the API server says about it and its pods becomes its list of events."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
-from typing import TextIO
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from ditk_ray.config.terms import FailureKind
-from ditk_ray.dijob import events, jobs
+from ditk_ray.dijob import jobs
+from ditk_ray.execution.executor import Ended, Evaluated, Waiting
 from ditk_ray.kube.objects import Manifest, Objects
 from ditk_ray.kube.pod_logs import FollowedPod
 from ditk_ray.kube.pods import Death, first_death, warnings_about, why_dead, why_waiting
@@ -25,9 +23,69 @@ PUZZLED_SECONDS = 5.0
 
 _LOOK_AGAIN_SECONDS = 30.0
 _MOST_REASONS = 3
-_LAST_WORDS = (events.PodEnd, events.PodError, events.PodDiverged)
 
-_log = logging.getLogger(__name__)
+
+@dataclass(frozen=True)
+class Phase:
+    """The operator moved the job to another phase; `reason` is what it says about that."""
+
+    phase: str
+    reason: str = ""
+
+
+Said = Evaluated | Ended | bytes
+"""An evaluation has its message's number for its own: a pod knows of no other. Bytes are those
+of `result.pkl`, which nobody has looked into yet."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """Something that a pod said. (`uid`, `n`) is one message's for good.
+
+    `n` counts the messages of its process, from 1. A pod that replaces another has its name but
+    not its uid, and counts from 1 again.
+    """
+
+    n: int
+    said: Said
+    pod: str = ""
+    uid: str = ""
+
+
+JobEvent = Phase | Waiting | Message | Ended
+"""`Ended` is that of the job: all messages came before it, and nothing follows. A job that is
+deleted, or not there, is lost. The `error` of one that succeeded says what of its pods' logs
+could not be read."""
+
+
+class EventList:
+    """The events of one job, from its first on. For any number of threads."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        """Whether nothing follows any more."""
+        self._events: list[JobEvent] = []
+        self._changed = threading.Condition()
+
+    def add(self, event: JobEvent) -> None:
+        """Append an event and wake who waits. After a last one nothing is taken."""
+        with self._changed:
+            if not self.is_over:
+                self._events.append(event)
+                self.is_over = isinstance(event, Ended)
+                self._changed.notify_all()
+
+    def after(self, count: int, timeout: float) -> list[JobEvent]:
+        """Return the events after the first `count`, waiting for one up to `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._events) > count or self.is_over, timeout)
+            return self._events[count:]
+
+    def close(self) -> None:
+        """Take nothing more, and let nobody wait."""
+        with self._changed:
+            self.is_over = True
+            self._changed.notify_all()
 
 
 class JobTracker:
@@ -35,23 +93,32 @@ class JobTracker:
 
     What it needs to know beyond the watches it says by `needs_pods` and `needs_warnings`; its
     owner asks and answers by `take_pods` and `take_warnings`. Changes that come before `begin`
-    are held back.
+    are held back. With `task` only its pods count. `follow` is called with each new pod and with
+    what tells its lines from those of the others; without it no logs are read.
     """
 
-    def __init__(self, pods: Objects, name: str, log: Path) -> None:
+    def __init__(
+        self,
+        pods: Objects,
+        name: str,
+        task: str | None = None,
+        follow: Callable[[Manifest, str], FollowedPod] | None = None,
+        linger: float = LINGER_SECONDS,
+    ) -> None:
         self.name = name
+        self.phase = ""
         self.uid: str | None = None
-        self.events = events.EventList()
+        self.events = EventList()
         self.needs_pods = False
         self.needs_warnings = False
         self._pods_api = pods
-        self._log_path = log
+        self._task = task
+        self._follow = follow
+        self._linger = linger
         self._lock = threading.RLock()
         self._held: list[tuple[Callable[[Change], None], Change]] = []
-        self._log: JobLog | None = None
         self._expected: list[str] = []
-        self._pods: dict[str, SpeakingPod] = {}
-        self._phase = ""
+        self._pods: dict[str, FollowedPod] = {}
         self._reason = ""
         self._begun_at = time.monotonic()
         self._ended_at: float | None = None
@@ -65,15 +132,15 @@ class JobTracker:
         """Take the job as it is now; only what concerns this very object counts from here."""
         with self._lock:
             self.uid = str(job["metadata"]["uid"])
-            self._expected = jobs.pod_names(job)
-            self._log = JobLog(self._log_path)
+            self._expected = jobs.pod_names(job, self._task)
             self._take_state(job)
             held, self._held = self._held, []
             for take, change in held:
                 take(change)
 
     def absent(self) -> None:
-        self.events.add(events.Gone())
+        gone = f"the job {self.name} was deleted by somebody else"
+        self.events.add(Ended("failed", error=gone, failure=FailureKind.LOST))
 
     def take_job(self, change: Change) -> None:
         with self._lock:
@@ -94,12 +161,14 @@ class JobTracker:
                 self._take_pod(change)
                 self._settle()
 
-    @property
-    def pod_uids(self) -> frozenset[str]:
+    def look_for_pods(self) -> None:
+        """Take the pods that the server lists now. Raises KubeError, and asks once only."""
         with self._lock:
-            return frozenset(self._pods)
+            before = frozenset(self._pods)
+        labels = jobs.pod_labels(self.name, self._task)
+        self.take_pods(self._pods_api.list(labels, patience=0), before)
 
-    def take_pods(self, pods: Sequence[Manifest], before: Collection[str]) -> None:
+    def take_pods(self, pods: Sequence[Manifest], before: Collection[str] = ()) -> None:
         """Take all pods that the job has, as the server listed them.
 
         Of those that were known `before` it was asked, those that it does not list are gone.
@@ -136,6 +205,14 @@ class JobTracker:
                 self.needs_warnings = True
             self._settle()
 
+    @property
+    def why(self) -> str:
+        """What the job failed of, or what keeps it from starting; empty if all is well."""
+        with self._lock:
+            if self.phase == jobs.FAILED:
+                return self._ended().error
+            return "" if self._ended_at else self._waiting_for() or ""
+
     def close(self) -> None:
         """Follow it no longer; who waits for events gets none."""
         self.events.close()
@@ -144,12 +221,12 @@ class JobTracker:
 
     def _take_state(self, job: Manifest) -> None:
         phase, self._reason = jobs.phase_of(job), jobs.reason_of(job)
-        if phase and phase != self._phase and self._phase not in (jobs.SUCCEEDED, jobs.FAILED):
-            self._phase = phase
+        if phase and phase != self.phase and self.phase not in (jobs.SUCCEEDED, jobs.FAILED):
+            self.phase = phase
             if jobs.is_finished(job):
                 self._ended_at = time.monotonic()
                 self._has_pod_list = False
-            self.events.add(events.Phase(phase, self._reason))
+            self.events.add(Phase(phase, self._reason))
 
     def _take_pod(self, change: Change) -> None:
         uid = change.object["metadata"]["uid"]
@@ -165,12 +242,10 @@ class JobTracker:
             pod.update(change.object)
         self._tell_waiting()
 
-    def _new_pod(self, manifest: Manifest) -> SpeakingPod:
-        assert self._log is not None
-        prefix = jobs.line_prefix(manifest, self._expected)
-        return SpeakingPod(
-            self._pods_api, manifest, self._log, prefix, self.events.add, self._on_read
-        )
+    def _new_pod(self, manifest: Manifest) -> FollowedPod:
+        if self._follow is None:
+            return FollowedPod(self._pods_api, manifest)
+        return self._follow(manifest, jobs.line_prefix(manifest, self._expected))
 
     def _is_ours(self, pod: Manifest) -> bool:
         owners = pod["metadata"].get("ownerReferences") or []
@@ -187,17 +262,17 @@ class JobTracker:
             return
         if self._ended_at is not None:
             if self._has_said_all(self._ended_at):
-                self.events.add(self._finished())
+                self.events.add(self._ended())
                 self._stop_reading()
         elif self._gone_at is not None:
             is_read = all(pod.is_read for pod in self._pods.values())
-            if is_read or time.monotonic() - self._gone_at > LINGER_SECONDS:
-                self.events.add(events.Gone())
+            if is_read or time.monotonic() - self._gone_at > self._linger:
+                self.absent()
                 self._stop_reading()
 
     def _has_said_all(self, ended_at: float) -> bool:
         """Tell whether nothing is to come from the pods of a job that has ended."""
-        is_late = time.monotonic() - ended_at > LINGER_SECONDS
+        is_late = time.monotonic() - ended_at > self._linger
         unread = [pod for pod in self._pods.values() if not pod.is_read]
         is_slow = is_late and any(not pod.has_ended for pod in unread)
         # The pods' watch may be behind the jobs', and a pod's whole life lie between.
@@ -209,23 +284,23 @@ class JobTracker:
                 pod.stop()
         if any(not pod.is_read for pod in unread):
             return False
-        if self._phase == jobs.FAILED and self._death() is None and self._warnings is None:
+        if self.phase == jobs.FAILED and self._death() is None and self._warnings is None:
             self.needs_warnings = True
             return False
         return True
 
     def _lacks_pods(self) -> bool:
-        seen = {pod.name for pod in self._pods.values() if pod.has_reader or pod.is_gone}
+        seen = {pod.name for pod in self._pods.values() if pod.has_begun or pod.is_gone}
         return not seen.issuperset(self._expected)
 
-    def _finished(self) -> events.Finished:
-        if self._phase == jobs.SUCCEEDED:
-            return events.Finished(True, None, self._missing_lines())
+    def _ended(self) -> Ended:
+        if self.phase == jobs.SUCCEEDED:
+            return Ended(error=self._missing_lines())
         death = self._death() or Death(FailureKind.LOST, self._why_no_pod_failed())
-        return events.Finished(False, death.kind, death.text)
+        return Ended("failed", error=death.text, failure=death.kind)
 
     def _missing_lines(self) -> str:
-        whole = {pod.name for pod in self._pods.values() if pod.has_reader and pod.is_whole}
+        whole = {pod.name for pod in self._pods.values() if pod.has_begun and pod.is_whole}
         missing = [name for name in self._expected if name not in whole]
         if not missing:
             return ""
@@ -233,15 +308,7 @@ class JobTracker:
 
     def _death(self) -> Death | None:
         pods = self._pods.values()
-        death = first_death(found for pod in pods if (found := why_dead(pod.manifest)))
-        if death is not None and death.kind is not FailureKind.BUG:
-            return death
-        for pod in pods:
-            if isinstance(pod.last_words, events.PodError):
-                return Death(pod.last_words.failure, pod.last_words.message)
-            if isinstance(pod.last_words, events.PodDiverged):
-                return Death(FailureKind.BUG, pod.last_words.message)
-        return death
+        return first_death(found for pod in pods if (found := why_dead(pod.manifest)))
 
     def _why_no_pod_failed(self) -> str:
         """Return the operator's reason, with the warnings that do not merely repeat it."""
@@ -251,20 +318,23 @@ class JobTracker:
         return f"the job failed without a pod of it: {'; '.join(reasons)}"
 
     def _tell_waiting(self) -> None:
-        if self._phase == jobs.RUNNING or self._ended_at is not None:
-            return
-        text = self._pods_wait_for() or next(iter(self._warnings_about_us()), None)
+        text = None if self._ended_at else self._waiting_for()
         if text and text != self._waits_for and not _says_less(text, self._waits_for):
             self._waits_for = text
-            self.events.add(events.Waiting(text))
+            self.events.add(Waiting(text))
+
+    def _waiting_for(self) -> str | None:
+        if self.phase == jobs.RUNNING:
+            return None
+        return self._pods_wait_for() or next(iter(self._warnings_about_us()), None)
 
     def _pods_wait_for(self) -> str | None:
-        living = [pod for pod in self._pods.values() if not pod.is_gone and not pod.has_reader]
+        living = [pod for pod in self._pods.values() if not pod.is_gone and not pod.has_begun]
         return next((text for pod in living if (text := why_waiting(pod.manifest))), None)
 
     def _is_puzzled(self) -> bool:
-        has_started = self._pods and all(pod.has_reader for pod in self._pods.values())
-        if self._phase == jobs.RUNNING or self._ended_at or has_started or self._pods_wait_for():
+        has_started = self._pods and all(pod.has_begun for pod in self._pods.values())
+        if self.phase == jobs.RUNNING or self._ended_at or has_started or self._pods_wait_for():
             return False
         now = time.monotonic()
         waits_long = now - self._begun_at > PUZZLED_SECONDS
@@ -276,80 +346,8 @@ class JobTracker:
     def _stop_reading(self) -> None:
         for pod in self._pods.values():
             pod.stop()
-        if self._log is not None:
-            self._log.close()
 
 
 def _says_less(text: str, before: str) -> bool:
     """Tell whether a pod only waits to try again what has failed with a better reason."""
     return "ImagePullBackOff" in text and "ErrImagePull" in before
-
-
-class SpeakingPod(FollowedPod):
-    """Tells each message of a pod once, and writes its other lines into the job's log."""
-
-    def __init__(
-        self,
-        pods: Objects,
-        manifest: Manifest,
-        log: JobLog,
-        prefix: str,
-        tell: Callable[[events.Message], None],
-        on_read: Callable[[], None],
-    ) -> None:
-        super().__init__(
-            pods, manifest, self._take_line, on_read, lambda: self.last_words is not None
-        )
-        self.last_words: events.PodMessage | None = None
-        self._log = log
-        self._prefix = prefix
-        self._tell = tell
-        self._lines = events.MarkedLines()
-        self._newest = 0
-
-    def _take_line(self, line: str) -> None:
-        if events.MARK not in line:
-            self._log.write(self._prefix + line)
-            return
-        message = self._lines.read(line)
-        if message is None or message.n <= self._newest:
-            return
-        self._newest = message.n
-        if isinstance(message, _LAST_WORDS):
-            self.last_words = message
-        self._tell(events.Message(message, self.name, self.uid))
-
-
-class JobLog:
-    """Writes lines of any number of pods into one file, begun anew. For several threads.
-
-    A file that cannot be written costs its lines and a warning, nothing else.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._file: TextIO | None = None
-        with self._giving_up():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("w", buffering=1, encoding="utf-8", errors="replace")
-
-    def write(self, line: str) -> None:
-        with self._lock, self._giving_up():
-            if self._file is not None:
-                self._file.write(line + "\n")
-
-    def close(self) -> None:
-        """Close the file; lines that come later are dropped."""
-        with self._lock, self._giving_up():
-            file, self._file = self._file, None
-            if file is not None:
-                file.close()
-
-    @contextlib.contextmanager
-    def _giving_up(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            _log.warning("the log %s is not written any more: %s", self._path, error)
-            self._file = None

@@ -31,16 +31,17 @@ class FollowedPod:
 
     Its owner brings what it learns elsewhere by `update` and `gone`, and calls `tick` now and
     then, all under its own lock. `take` is called with each line, without its time, and
-    `on_read` when the log has come to its end, both from the log's own thread. `is_complete`
-    says whether nothing that matters can follow what was taken; then a regular end of the stream
-    is believed without asking again. With `tail`, reading begins with that many last lines.
+    `on_read` when the log has come to its end, both from the log's own thread: what `take` waits
+    for keeps the log from being read. Without it no log is read. `is_complete` says whether
+    nothing that matters can follow what was taken; then a regular end of the stream is
+    believed without asking again. With `tail`, reading begins with that many last lines.
     """
 
     def __init__(
         self,
         pods: Objects,
         manifest: Manifest,
-        take: Callable[[str], None],
+        take: Callable[[str], None] | None = None,
         on_read: Callable[[], None] = lambda: None,
         is_complete: Callable[[], bool] = lambda: False,
         tail: int | None = None,
@@ -51,14 +52,14 @@ class FollowedPod:
         self.is_gone = False
         self.is_whole = False
         """Whether its log was read to its end."""
-        self.has_reader = False
-        """Whether its log is, or was, read."""
+        self.has_begun = False
+        """Whether it has a log, or had one."""
         self._pods = pods
         self._take = take
         self._on_read = on_read
         self._is_complete = is_complete
         self._tail = tail
-        self._position = LogPosition(begins_late=tail is not None)
+        self._position = SeenLines(begins_late=tail is not None)
         self._backoff = Backoff(longest=3.0)
         self._lock = threading.Lock()
         self._stream: LineStream | None = None
@@ -67,13 +68,15 @@ class FollowedPod:
         self._ended_at: float | None = None
         self._wake = threading.Event()
         self._heard_at = time.monotonic()
+        self._taken_at = 0.0
+        self._is_taking = False
         self._had_regular_end = False
         self._thread = threading.Thread(target=self._run, name=f"log-{self.name}", daemon=True)
 
     @property
     def is_read(self) -> bool:
         """Whether nothing more comes from its log for now."""
-        return self._is_done or self._is_stopped or not self.has_reader
+        return self._is_done or self._is_stopped or not self.has_begun or self._take is None
 
     @property
     def has_ended(self) -> bool:
@@ -85,13 +88,14 @@ class FollowedPod:
             self.manifest = manifest
         if has_ended(manifest):
             self._end()  # before it begins: then its log is asked for once
-        is_over = self.has_reader or self._is_stopped or self.is_gone
+        is_over = self.has_begun or self._is_stopped or self.is_gone
         if not is_over and has_log(manifest):
-            self.has_reader = True
+            self.has_begun = True
             try:
-                self._thread.start()
+                if self._take is not None:
+                    self._thread.start()
             except RuntimeError:  # too many threads: the pod's next state tries again
-                self.has_reader = False
+                self.has_begun = False
 
     def gone(self) -> None:
         """Note that it is deleted: a stream that is open may still be read, no other."""
@@ -100,7 +104,7 @@ class FollowedPod:
 
     def tick(self) -> None:
         """Break off a stream that hangs although its container has ended."""
-        if self._ended_at is None:
+        if self._ended_at is None or self._is_taking:
             return
         if time.monotonic() - max(self._heard_at, self._ended_at) > DRAIN_SECONDS:
             self._shut()
@@ -146,7 +150,7 @@ class FollowedPod:
             if is_regular and (was_over or self._is_complete()):
                 return True
             ended = time.monotonic() if self._ended_at is None else self._ended_at
-            if self.is_gone or time.monotonic() - ended > GIVE_UP_SECONDS:
+            if self.is_gone or time.monotonic() - max(ended, self._taken_at) > GIVE_UP_SECONDS:
                 return is_regular or self._is_complete()
             self._pause(is_regular)
         return False
@@ -172,8 +176,16 @@ class FollowedPod:
                 text = self._position.new_text(line.decode(errors="replace"))
                 if text is not None:
                     self._backoff.reset()
-                    self._take(text)
+                    self._hand_over(text)
             return not stream.is_shut
+
+    def _hand_over(self, text: str) -> None:
+        """Have a line taken, however long that takes: the log does not hang meanwhile."""
+        assert self._take is not None
+        self._is_taking = True
+        self._take(text)
+        self._heard_at = self._taken_at = time.monotonic()
+        self._is_taking = False
 
     def _pause(self, is_regular: bool) -> None:
         pause = self._backoff.pause()
@@ -189,7 +201,7 @@ class FollowedPod:
                 self._stream.shut()
 
 
-class LogPosition:
+class SeenLines:
     """Tells lines that were seen from those that are new. Not for use by several threads.
 
     If reading `begins_late`, lines from before the first one are not new when they come.

@@ -7,12 +7,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from ditk_ray.dijob.events import MARK, MarkedLines, PodMessage
+from ditk_ray.dijob.pod_protocol import PodProtocol
+from ditk_ray.dijob.pod_runner import MARK
+from ditk_ray.dijob.tracker import Message
+from ditk_ray.execution.executor import Ended, Evaluated
 from tests.processes import PATIENCE
-
-Said = TypeVar("Said", bound=PodMessage)
 
 # DI-engine takes seconds to import; these are the places that the script reaches into.
 _STAND_IN_DING = {
@@ -117,10 +117,19 @@ class PodRun:
 
     code: int
     log: str
-    messages: list[PodMessage]
+    messages: list[Message]
 
-    def of_kind(self, kind: type[Said]) -> list[Said]:
-        return [message for message in self.messages if isinstance(message, kind)]
+    @property
+    def evaluations(self) -> list[Evaluated]:
+        return [each.said for each in self.messages if isinstance(each.said, Evaluated)]
+
+    @property
+    def ends(self) -> list[Ended]:
+        return [each.said for each in self.messages if isinstance(each.said, Ended)]
+
+    @property
+    def results(self) -> list[bytes]:
+        return [each.said for each in self.messages if isinstance(each.said, bytes)]
 
     @property
     def marked(self) -> list[str]:
@@ -185,6 +194,6 @@ class PodImage:
             text=True,
             timeout=120 * PATIENCE,
         )
-        lines = MarkedLines()
+        lines = PodProtocol()
         read = [lines.read(line) for line in done.stdout.splitlines()]
         return PodRun(done.returncode, done.stdout, [message for message in read if message])

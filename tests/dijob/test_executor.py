@@ -11,11 +11,12 @@ import pytest
 import ray
 
 from ditk_ray.config.options import KubeSettings
-from ditk_ray.dijob.events import Message, Phase, PodEvaluation
 from ditk_ray.dijob.executor import DijobExecutor
 from ditk_ray.dijob.gateway import Place
 from ditk_ray.dijob.template import read_template
+from ditk_ray.dijob.tracker import Message, Phase
 from ditk_ray.errors import OutOfReachError
+from ditk_ray.execution.executor import Evaluated
 from ditk_ray.ray_cluster.session import remote_ray
 from ditk_ray.trial.attempt import RUNS_FILE, start_attempt
 from ditk_ray.trial.trainable import RetryingTrial
@@ -36,8 +37,8 @@ class StandInGateway:
         if place.after:
             time.sleep(0.2)
             return place, []
-        said = PodEvaluation(1, {"eval_value": 9.0, "env_step": 100})
-        return Place("one", 2), [Phase("Running"), Message(said, "pod", "uid")]
+        said = Evaluated(1, {"eval_value": 9.0, "env_step": 100})
+        return Place("one", 2), [Phase("Running"), Message(1, said, "pod", "uid")]
 
     def release(self, job: str, is_kept: bool) -> None:
         pass

@@ -9,20 +9,8 @@ from typing import Any
 import pytest
 
 from ditk_ray.config.terms import FailureKind
-from ditk_ray.dijob.events import (
-    Finished,
-    Gone,
-    Message,
-    Phase,
-    PodDiverged,
-    PodEnd,
-    PodError,
-    PodEvaluation,
-    PodMessage,
-    PodResult,
-)
-from ditk_ray.dijob.events import Waiting as JobWaiting
 from ditk_ray.dijob.job_run import JobRun
+from ditk_ray.dijob.tracker import Message, Phase, Said
 from ditk_ray.execution.executor import Ended, Evaluated, Event, Started, Waiting
 from ditk_ray.trial.result import read_result
 
@@ -40,12 +28,16 @@ def steps(events: list[Event]) -> list[int]:
     return [event.metrics["env_step"] for event in events if isinstance(event, Evaluated)]
 
 
-def heard(message: PodMessage, uid: str = "one", pod: str = "job-serial-0") -> Message:
-    return Message(message, pod, uid)
+def heard(n: int, said: Said, uid: str = "one", pod: str = "job-serial-0") -> Message:
+    return Message(n, said, pod, uid)
+
+
+def failed(error: str, failure: FailureKind = FailureKind.BUG) -> Ended:
+    return Ended("failed", error=error, failure=failure)
 
 
 def evaluated(n: int, **more: Any) -> Message:
-    return heard(PodEvaluation(n, {"eval_value": float(n), "env_step": n * 100}), **more)
+    return heard(n, Evaluated(n, {"eval_value": float(n), "env_step": n * 100}), **more)
 
 
 def test_evaluations_are_numbered_as_they_come(run):
@@ -71,7 +63,7 @@ def test_an_adopted_job_whose_pod_was_replaced_meanwhile_is_lost(tmp_path):
 
 def test_the_end_comes_by_the_log_with_the_result(run):
     result = pickle.dumps({"eval_value": 7.0})
-    *_, end = run.take([evaluated(1), heard(PodResult(2, result)), heard(PodEnd(3, {}))])
+    *_, end = run.take([evaluated(1), heard(2, result), heard(3, Ended())])
     assert end.kind == "finished"
     assert read_result(end.result) == {"eval_value": 7.0}
 
@@ -80,7 +72,7 @@ def test_a_result_on_a_shared_volume_is_enough(tmp_path):
     shared = tmp_path / "shared.pkl"
     shared.write_bytes(pickle.dumps({"eval_value": 5.0, "stop": True}))
     run = make_run(tmp_path, shared_result=shared)
-    *_, end = run.take([Phase("Running"), Finished(True)])
+    *_, end = run.take([Phase("Running"), Ended()])
     assert end == Ended(returned={"eval_value": 5.0}, result=shared)
 
 
@@ -89,7 +81,7 @@ def test_where_log_and_volume_differ_the_log_counts_and_says_so(tmp_path):
     shared.write_bytes(pickle.dumps({"eval_value": 5.0}))
     run = make_run(tmp_path, shared_result=shared)
     told = pickle.dumps({"eval_value": 7.0})
-    *_, end = run.take([evaluated(1), heard(PodResult(2, told)), heard(PodEnd(3, {}))])
+    *_, end = run.take([evaluated(1), heard(2, told), heard(3, Ended())])
     assert read_result(end.result) == {"eval_value": 7.0}
     assert "differs from the result in the log" in run.log.read_text()
 
@@ -97,11 +89,11 @@ def test_where_log_and_volume_differ_the_log_counts_and_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("events", "kind", "words"),
     [
-        ([Gone()], FailureKind.LOST, "deleted externally"),
-        ([heard(PodError(1, "boom", FailureKind.BUG))], FailureKind.BUG, "boom"),
-        ([Finished(False, FailureKind.OUT_OF_MEMORY, "137")], FailureKind.OUT_OF_MEMORY, "137"),
-        ([Finished(True)], FailureKind.BUG, "does its container run the generated script"),
-        ([Finished(True, None, "no log")], FailureKind.LOST, "no log"),
+        ([failed("deleted", FailureKind.LOST)], FailureKind.LOST, "deleted"),
+        ([heard(1, failed("boom"))], FailureKind.BUG, "boom"),
+        ([failed("137", FailureKind.OUT_OF_MEMORY)], FailureKind.OUT_OF_MEMORY, "137"),
+        ([Ended()], FailureKind.BUG, "does its container run the generated script"),
+        ([Ended(error="no log")], FailureKind.LOST, "no log"),
         ([evaluated(1), Phase("Rescheduling")], FailureKind.LOST, "taken away"),
         ([evaluated(1), Phase("Restarting")], FailureKind.LOST, "taken away"),
         ([evaluated(1), evaluated(1, uid="two")], FailureKind.LOST, "taken away"),
@@ -126,11 +118,11 @@ def test_a_pod_that_is_replaced_before_it_said_anything_is_waited_for(run):
 
 def test_a_job_of_several_tasks_ends_with_the_pod_that_evaluates(run):
     collector = {"uid": "two", "pod": "job-collector-0"}
-    run.take([heard(PodEnd(1, {}), **collector), evaluated(1)])
+    run.take([heard(1, Ended(), **collector), evaluated(1)])
     assert run.ended is None
-    run.take([heard(PodEnd(2, {}), uid="three", pod="job-collector-1"), evaluated(2)])
+    run.take([heard(2, Ended(), uid="three", pod="job-collector-1"), evaluated(2)])
     assert run.ended is None
-    run.take([heard(PodEnd(3, {}))])
+    run.take([heard(3, Ended())])
     assert run.ended == Ended()
 
 
@@ -141,23 +133,23 @@ def test_of_several_pods_that_evaluate_the_first_counts(run):
 
 
 def test_what_a_training_returned_without_an_evaluation_counts_when_its_job_is_over(run):
-    run.take([heard(PodEnd(1, {"eval_value": 3.0}))])
+    run.take([heard(1, Ended(returned={"eval_value": 3.0}))])
     assert run.ended is None
-    run.take([Finished(True)])
+    run.take([Ended()])
     assert run.ended == Ended(returned={"eval_value": 3.0})
 
 
 def test_a_policy_that_diverged_is_no_failure(run):
-    run.take([heard(PodDiverged(1, "nan")), Finished(False, FailureKind.BUG, "1")])
-    assert run.ended == Ended("diverged")
+    run.take([heard(1, Ended("diverged", error="nan")), failed("1")])
+    assert run.ended == Ended("diverged", error="nan")
 
 
 def test_nothing_goes_wrong_any_more_after_the_end(run):
-    run.take([evaluated(1), heard(PodEnd(2, {})), Gone()])
+    run.take([evaluated(1), heard(2, Ended()), failed("deleted", FailureKind.LOST)])
     assert run.ended == Ended()
 
 
 def test_a_job_that_waits_says_for_what(run):
-    first, then = run.take([JobWaiting("pod job-serial-0 is not scheduled")])
+    first, then = run.take([Waiting("pod job-serial-0 is not scheduled")])
     assert "is DI-orchestrator running?" in first.reason
     assert then == Waiting("pod job-serial-0 is not scheduled")

@@ -16,16 +16,9 @@ from ditk_ray.config.engine_config import EngineConfig, load_engine_config
 from ditk_ray.config.space import build_space
 from ditk_ray.config.terms import FailureKind
 from ditk_ray.dijob import pod_runner
-from ditk_ray.dijob.events import (
-    PodDiverged,
-    PodEnd,
-    PodError,
-    PodEvaluation,
-    PodMessage,
-    PodResult,
-)
 from ditk_ray.dijob.pod_script import render_pod_script
 from ditk_ray.errors import BadConfigError
+from ditk_ray.execution.executor import Ended
 from ditk_ray.trial import evaluation_hook, outcome
 from ditk_ray.util.python_file import load_python_file
 from tests.dijob.pod_image import PodImage, PodRun
@@ -116,8 +109,9 @@ def written(folder: Path, text: str, name: str = "own_config.py") -> EngineConfi
     return load_engine_config(path)
 
 
-def kinds(run: PodRun) -> list[type[PodMessage]]:
-    return [type(message) for message in run.messages]
+def kinds(run: PodRun) -> list[str]:
+    said = [message.said for message in run.messages]
+    return [each.kind if isinstance(each, Ended) else type(each).__name__ for each in said]
 
 
 def test_all_that_goes_into_a_pod_is_python_3_8(tmp_path):
@@ -131,17 +125,17 @@ def test_an_importable_function_trains_and_what_it_returns_is_told(run):
     ran = run("score")
     assert ran.code == 0
     assert [message.n for message in ran.messages] == [1, 2, 3]
-    evaluation, result, end = ran.messages
+    evaluation, result, end = (message.said for message in ran.messages)
     assert evaluation.metrics["eval_value"] == 0.125
-    assert pickle.loads(result.data) == {"own": 0.5}
-    assert end == PodEnd(3, {"own": 0.5})
+    assert pickle.loads(result) == {"own": 0.5}
+    assert end == Ended(returned={"own": 0.5})
 
 
 def test_the_seed_and_the_drawn_values_are_in_the_script(image, trainings, tmp_path):
     space = build_space({"policy.rate": 1.0})
     text = rendered(tmp_path, entry=trainings.score, seed=3, space=space)
     ran = image.run(text)
-    assert ran.of_kind(PodEvaluation)[0].metrics["eval_value"] == 2.0
+    assert ran.evaluations[0].metrics["eval_value"] == 2.0
 
 
 @pytest.mark.parametrize(
@@ -157,10 +151,10 @@ def test_the_seed_and_the_drawn_values_are_in_the_script(image, trainings, tmp_p
 def test_a_training_that_raises_ends_with_what_it_failed_of(run, entry, failure, message):
     ran = run(entry)
     assert ran.code == 1
-    (error,) = ran.messages
-    assert isinstance(error, PodError)
+    assert kinds(ran) == ["failed"]
+    (error,) = ran.ends
     assert error.failure is failure
-    assert message in error.message
+    assert message in error.error
     assert "Traceback (most recent call last)" in ran.log
 
 
@@ -168,12 +162,12 @@ def test_a_training_that_raises_ends_with_what_it_failed_of(run, entry, failure,
 def test_a_policy_that_diverged_is_told_as_such(run):
     ran = run("diverge")
     assert ran.code == 1
-    assert kinds(ran) == [PodDiverged]
+    assert kinds(ran) == ["diverged"]
     assert "Traceback" in ran.log
 
 
 def test_numbers_that_json_has_not_arrive(run):
-    (evaluation,) = run("lose_numbers").of_kind(PodEvaluation)
+    (evaluation,) = run("lose_numbers").evaluations
     assert math.isnan(evaluation.metrics["eval_value"])
     assert (evaluation.metrics["high"], evaluation.metrics["low"]) == (math.inf, -math.inf)
 
@@ -186,19 +180,19 @@ def test_no_marked_line_is_so_long_that_a_container_runtime_would_split_it(run, 
 
 
 def test_of_too_many_metrics_ours_are_kept(run):
-    (evaluation,) = run("say_much").of_kind(PodEvaluation)
+    (evaluation,) = run("say_much").evaluations
     assert {"eval_value", "env_step", "train_iter", "time", "metric_000"} <= set(evaluation.metrics)
 
 
 def test_a_result_in_many_parts_is_the_one_that_was_written(run, image):
     ran = run("return_a_large_result")
     assert len([line for line in ran.marked if '"result"' in line]) == 4
-    (result,) = ran.of_kind(PodResult)
-    assert result.data == (image.folder / "work/job-0/deep/result.pkl").read_bytes()
+    (result,) = ran.results
+    assert result == (image.folder / "work/job-0/deep/result.pkl").read_bytes()
 
 
 def test_a_message_is_read_after_a_line_without_an_end(run):
-    assert kinds(run("print_then_score")) == [PodEvaluation, PodEnd]
+    assert kinds(run("print_then_score")) == ["Evaluated", "finished"]
 
 
 def test_a_working_directory_that_cannot_be_written_is_no_hindrance(run, tmp_path):
@@ -217,7 +211,7 @@ def test_a_second_run_in_the_same_place_has_a_folder_of_its_own(run, image):
 def test_the_result_is_also_put_under_the_project_path(run, tmp_path):
     ran = run("score", DITK_RAY_PROJECT=str(tmp_path / "project"))
     kept = tmp_path / "project/job-0/result.pkl"
-    assert kept.read_bytes() == ran.of_kind(PodResult)[0].data
+    assert kept.read_bytes() == ran.results[0]
     assert [path.name for path in kept.parent.iterdir()] == ["result.pkl"]
 
 
@@ -232,7 +226,7 @@ def test_a_config_with_a_function_goes_along_as_its_file(image, trainings, tmp_p
     base = written(tmp_path, CONFIG)
     ran = image.run(rendered(tmp_path, base=base, space=space, entry=trainings.score))
     assert ran.code == 0
-    assert ran.of_kind(PodEvaluation)[0].metrics["eval_value"] == 2.0
+    assert ran.evaluations[0].metrics["eval_value"] == 2.0
     ran = image.python("-c", "from config import main_config as c; print(c.policy.schedule(1))")
     assert ran.code == 1  # it is not beside this process
     ran = image.python(
@@ -314,8 +308,8 @@ def test_a_main_block_is_run_with_the_values_of_the_trial(image, trainings, tmp_
     text = rendered(tmp_path, base=written(tmp_path, MAIN), space=space, entry="main")
     ast.parse(text, feature_version=(3, 8))
     ran = image.run(text)
-    assert kinds(ran) == [PodEvaluation, PodEnd], ran.log
-    assert ran.messages[0].metrics["eval_value"] == 4.0
+    assert kinds(ran) == ["Evaluated", "finished"], ran.log
+    assert ran.evaluations[0].metrics["eval_value"] == 4.0
 
 
 def test_an_error_in_a_main_block_shows_its_own_line(image, trainings, tmp_path):
@@ -323,7 +317,7 @@ def test_an_error_in_a_main_block_shows_its_own_line(image, trainings, tmp_path)
     ran = image.run(rendered(tmp_path, base=written(tmp_path, text), entry="main"))
     assert ran.code == 1
     assert 'raise ValueError("no such luck")' in ran.log
-    assert "ValueError: no such luck (own_config.py:" in ran.of_kind(PodError)[0].message
+    assert "ValueError: no such luck (own_config.py:" in ran.ends[0].error
 
 
 def scores(metrics: list[Any]) -> list[Any]:
@@ -340,9 +334,9 @@ def test_a_trial_scores_in_a_pod_what_it_scores_here(warm, image, tmp_path):
     text = rendered(tmp_path, seed=7, space=space, **changes)
     ran = PodImage(image.folder, has_engine=True).run(text)
     assert ran.code == 0, ran.log
-    assert kinds(ran) == [*[PodEvaluation] * len(here), PodResult, PodEnd]
-    assert scores([message.metrics for message in ran.of_kind(PodEvaluation)]) == scores(here)
-    result = pickle.loads(ran.of_kind(PodResult)[0].data)
+    assert kinds(ran) == [*["Evaluated"] * len(here), "bytes", "finished"]
+    assert scores([one.metrics for one in ran.evaluations]) == scores(here)
+    result = pickle.loads(ran.results[0])
     assert result["eval_value"] == end["eval_value"]
 
 
@@ -355,8 +349,8 @@ def test_ding_trains_the_script_as_a_config_and_reports(image, tmp_path):
         "-c", f"from ding.entry import serial_pipeline; {train}", DITK_RAY_TRIAL="trial_00000"
     )
     assert ran.code == 0, ran.log
-    assert set(kinds(ran)) == {PodEvaluation}
-    assert ran.messages[0].metrics["env_step"] == 0
+    assert set(kinds(ran)) == {"Evaluated"}
+    assert ran.evaluations[0].metrics["env_step"] == 0
 
 
 CARTPOLE_MAIN = """
@@ -377,8 +371,8 @@ def test_a_main_block_scores_the_same_here_in_a_pod_and_by_plain_python(warm, im
     *here, end = run_to_end(attempt_here(plan, {}, tmp_path / "trial", warm))
     engine = PodImage(image.folder, has_engine=True)
     ran = engine.run(render_pod_script(plan.config_of({}), plan.call_of(0), "A trial."))
-    assert scores([message.metrics for message in ran.of_kind(PodEvaluation)]) == scores(here)
-    assert kinds(ran)[-2:] == [PodResult, PodEnd]
+    assert scores([one.metrics for one in ran.evaluations]) == scores(here)
+    assert kinds(ran)[-2:] == ["bytes", "finished"]
     alone = engine.python(str(tmp_path / "trial/config.py"))
     assert alone.code == 0, alone.log
     (result,) = (image.folder / "work").glob("cartpole*/result.pkl")

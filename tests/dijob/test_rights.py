@@ -12,11 +12,11 @@ import yaml
 
 from ditk_ray.cli.main import main
 from ditk_ray.config.options import KubeSettings
-from ditk_ray.dijob.events import Finished
 from ditk_ray.dijob.liveness import Heartbeat
 from ditk_ray.dijob.manifests import JobManifests
 from ditk_ray.dijob.sweep_jobs import SweepJobs
 from ditk_ray.errors import DitkRayError
+from ditk_ray.execution.executor import Ended
 from ditk_ray.kube.connection import Kube, connect
 from tests.kube.api_client import DIJOBS
 from tests.kube.api_server import ApiServer
@@ -95,7 +95,7 @@ def live_a_sweep(cluster: Kube, folder: Path) -> None:
     watch = SweepJobs(cluster, SWEEP)
     watch.submit(sweep_order("trial", "echo hello; sleep 0.3"), folder / "trial.log")
     wait_until(
-        lambda: any(isinstance(event, Finished) for event in watch.events("trial", 0, 1)),
+        lambda: any(isinstance(event, Ended) for event in watch.events("trial", 0, 1)),
         20,
         "the job's end",
     )

@@ -15,20 +15,12 @@ import pytest
 
 from ditk_ray.config.options import KubeSettings
 from ditk_ray.config.terms import FailureKind
-from ditk_ray.dijob.events import (
-    Finished,
-    Gone,
-    JobEvent,
-    Message,
-    Phase,
-    PodEnd,
-    PodEvaluation,
-    Waiting,
-)
 from ditk_ray.dijob.jobs import ALIVE_AT, heartbeat_name
 from ditk_ray.dijob.manifests import JobManifests
 from ditk_ray.dijob.sweep_jobs import SweepJobs
+from ditk_ray.dijob.tracker import JobEvent, Message, Phase
 from ditk_ray.errors import KubeConflictError, KubeForbiddenError
+from ditk_ray.execution.executor import Ended, Evaluated, Waiting
 from ditk_ray.kube.connection import Kube, Right, connect, is_allowed
 from tests.kube.api_server import ApiServer
 from tests.kube.stand_in.cluster import StandInCluster
@@ -119,7 +111,7 @@ class Sweep:
         """Return the events of a job to its last, asked for as a consumer does."""
         events: list[JobEvent] = []
         end = time.monotonic() + seconds * PATIENCE
-        while not events or not isinstance(events[-1], (Finished, Gone)):
+        while not events or not isinstance(events[-1], Ended):
             assert time.monotonic() < end, events
             events += (watch or self.watch).events(name, len(events), 5)
         return events
@@ -164,18 +156,23 @@ def own_threads() -> list[str]:
 
 
 def numbers(events: list[JobEvent]) -> list[int]:
-    return [event.message.n for event in events if isinstance(event, Message)]
+    return [event.n for event in events if isinstance(event, Message)]
+
+
+def gone(name: str) -> Ended:
+    error = f"the job {name} was deleted by somebody else"
+    return Ended("failed", error=error, failure=FailureKind.LOST)
 
 
 def test_a_job_tells_its_phases_messages_and_end_in_order(sweep: Sweep) -> None:
     sweep.submit("job", lambda: training(3))
     events = sweep.all_events("job")
     assert numbers(events) == [1, 2, 3, 4]
-    assert events[-1] == Finished(True)
+    assert events[-1] == Ended()
     phases = [event.phase for event in events if isinstance(event, Phase)]
     assert phases[-1] == "Succeeded" and "Running" in phases
-    [last] = [event for event in events if isinstance(event, Message) and event.message.n == 4]
-    assert isinstance(last.message, PodEnd) and last.pod == "job-learner-0"
+    [last] = [event for event in events if isinstance(event, Message) and event.n == 4]
+    assert last.said == Ended() and last.pod == "job-learner-0"
     assert sweep.log("job").read_text() == "hello\nstep 1\nstep 2\nstep 3\n"
     assert sweep.watch.events("job", len(events), 5) == []
     owner = sweep.cluster.config_maps.get("job")["metadata"]["ownerReferences"][0]
@@ -187,8 +184,8 @@ def test_a_message_arrives_while_the_pod_runs_and_quickly(sweep: Sweep) -> None:
     lags, seen = [], 0
     while not (events := sweep.watch.events("job", seen, 20)) or seen < 8:
         for event in events:
-            if isinstance(event, Message) and isinstance(event.message, PodEvaluation):
-                lags.append(time.time() - event.message.metrics["time"])
+            if isinstance(event, Message) and isinstance(event.said, Evaluated):
+                lags.append(time.time() - event.said.metrics["time"])
         seen += len(events)
     assert sorted(lags)[len(lags) // 2] < 0.3 * PATIENCE
 
@@ -222,7 +219,7 @@ def test_nothing_is_lost_or_doubled_when_the_api_server_restarts(sweep: Sweep) -
     sweep.kube.restart()
     events = sweep.all_events("job", 60)
     assert numbers(events) == list(range(1, 62))
-    assert events[-1] == Finished(True)
+    assert events[-1] == Ended()
     steps = [line for line in sweep.log("job").read_text().splitlines() if "step" in line]
     assert steps == [f"step {n}" for n in range(1, 61)]
 
@@ -237,7 +234,7 @@ def test_a_job_that_ends_while_the_api_server_is_away_is_known_when_it_is_back(
     time.sleep(3)
     sweep.kube.start()
     events = sweep.all_events("job")
-    assert numbers(events) == [1, 2, 3, 4] and events[-1] == Finished(True)
+    assert numbers(events) == [1, 2, 3, 4] and events[-1] == Ended()
 
 
 def test_cut_log_streams_are_taken_up_where_they_broke(sweep: Sweep) -> None:
@@ -247,7 +244,7 @@ def test_cut_log_streams_are_taken_up_where_they_broke(sweep: Sweep) -> None:
         sweep.stand_in.cut_logs()
         time.sleep(0.3)
     events = sweep.all_events("job")
-    assert numbers(events) == list(range(1, 42)) and events[-1] == Finished(True)
+    assert numbers(events) == list(range(1, 42)) and events[-1] == Ended()
     assert sweep.log("job").read_text().count("step") == 40
 
 
@@ -257,8 +254,8 @@ def test_a_job_that_ends_at_once_and_leaves_no_pod_still_ends(sweep: Sweep) -> N
     for number in range(5):
         events = sweep.all_events(f"job-{number}")
         finished = events[-1]
-        assert isinstance(finished, Finished) and finished.succeeded
-        assert numbers(events) == [1, 2, 3] or "could not be read" in finished.text
+        assert isinstance(finished, Ended) and finished.kind == "finished"
+        assert numbers(events) == [1, 2, 3] or "could not be read" in finished.error
 
 
 def test_a_job_without_a_pod_left_has_all_its_messages_if_it_lived_for_a_moment(
@@ -267,16 +264,16 @@ def test_a_job_without_a_pod_left_has_all_its_messages_if_it_lived_for_a_moment(
     read = lambda: sweep.wait_for_line("job", "step 3")  # noqa: E731
     sweep.submit("job", lambda: training(3, pause=0, before_end=read), cleanPodPolicy="All")
     events = sweep.all_events("job")
-    assert numbers(events) == [1, 2, 3, 4] and events[-1] == Finished(True)
+    assert numbers(events) == [1, 2, 3, 4] and events[-1] == Ended()
 
 
 def test_a_job_deleted_by_somebody_else_is_gone(sweep: Sweep) -> None:
     sweep.submit("job", lambda: training(100))
     sweep.wait_for("job", Message)
     sweep.connect().dijobs.delete("job")
-    assert sweep.all_events("job")[-1] == Gone()
+    assert sweep.all_events("job")[-1] == gone("job")
     assert not sweep.watch.follow("none", sweep.log("none"))
-    assert sweep.watch.events("none", 0, 5) == [Gone()]
+    assert sweep.watch.events("none", 0, 5) == [gone("none")]
 
 
 def test_another_watch_takes_up_running_and_finished_jobs_from_their_beginning(
@@ -291,7 +288,7 @@ def test_another_watch_takes_up_running_and_finished_jobs_from_their_beginning(
     for name, count in (("done", 2), ("running", 30)):
         assert other.follow(name, sweep.folder / f"{name}.log")
         events = sweep.all_events(name, watch=other)
-        assert numbers(events) == list(range(1, count + 2)) and events[-1] == Finished(True)
+        assert numbers(events) == list(range(1, count + 2)) and events[-1] == Ended()
         assert (sweep.folder / f"{name}.log").read_text() == sweep.log(name).read_text()
     assert other.submit(order("done"), sweep.log("done"))
     other.stop()
@@ -355,7 +352,7 @@ def test_a_submission_is_repeated_without_harm_but_not_over_anothers_job(sweep: 
     sweep.scripts["job"] = lambda: training(1)
     sweep.submit("job")
     sweep.submit("job")
-    assert sweep.all_events("job")[-1] == Finished(True)
+    assert sweep.all_events("job")[-1] == Ended()
     assert sweep.cluster.config_maps.get("job")
     sweep.cluster.dijobs.create(order("other", trial="trial_00007").dijob)
     with pytest.raises(KubeConflictError, match="another DIJob 'other'"):
@@ -394,7 +391,7 @@ def test_a_job_is_not_taken_for_deleted_while_the_api_server_does_not_know_its_k
     with sweep.kube.without_dijobs():
         sweep.watch.release("released")
         time.sleep(2)
-        assert not any(isinstance(event, Gone) for event in sweep.watch.events("running", 0, 0))
+        assert not any(isinstance(event, Ended) for event in sweep.watch.events("running", 0, 0))
     there = lambda: [job["metadata"]["name"] for job in sweep.cluster.dijobs.list()]  # noqa: E731
     wait_until(lambda: there() == ["running"], 20, "the job to go")
     seen = len(sweep.watch.events("running", 0, 0))
@@ -429,10 +426,10 @@ def test_what_a_job_failed_of_is_known_although_its_pod_is_deleted(sweep: Sweep)
     sweep.wait_for("evicted", Message)
     sweep.stand_in.evict("evicted-learner-0")
     ends = {name: sweep.all_events(name)[-1] for name in ("error", "crash", "memory", "evicted")}
-    assert ends["error"] == Finished(False, FailureKind.DISK_FULL, "no disk")
+    assert ends["error"] == Ended("failed", error="no disk", failure=FailureKind.DISK_FULL)
     crash = "pod crash-learner-0 ended with exit code 3"
-    assert ends["crash"] == Finished(False, FailureKind.BUG, crash)
-    kinds = [end.kind for end in ends.values() if isinstance(end, Finished)]
+    assert ends["crash"] == Ended("failed", error=crash, failure=FailureKind.BUG)
+    kinds = [end.failure for end in ends.values() if isinstance(end, Ended)]
     assert kinds[2:] == [FailureKind.OUT_OF_MEMORY, FailureKind.LOST]
 
 
@@ -441,7 +438,7 @@ def test_a_lost_node_is_a_lost_job(sweep: Sweep) -> None:
     sweep.wait_for("job", Message)
     sweep.stand_in.lose_node()
     finished = sweep.all_events("job")[-1]
-    assert isinstance(finished, Finished) and finished.kind is FailureKind.LOST
+    assert isinstance(finished, Ended) and finished.failure is FailureKind.LOST
 
 
 def test_why_a_job_does_not_start_is_told(sweep: Sweep) -> None:
@@ -449,24 +446,24 @@ def test_why_a_job_does_not_start_is_told(sweep: Sweep) -> None:
     sweep.stand_in.fail_to_pull("wrong")
     sweep.submit("big", lambda: training(1))
     sweep.submit("wrong", lambda: training(1))
-    assert "Insufficient cpu" in sweep.wait_for("big", Waiting).text
-    assert "ImagePull" in sweep.wait_for("wrong", Waiting).text
+    assert "Insufficient cpu" in sweep.wait_for("big", Waiting).reason
+    assert "ImagePull" in sweep.wait_for("wrong", Waiting).reason
     sweep.stand_in.behave()
-    assert sweep.all_events("big")[-1] == Finished(True)
+    assert sweep.all_events("big")[-1] == Ended()
 
 
 def test_a_job_whose_pods_are_not_allowed_fails_with_the_reason_and_is_lost(sweep: Sweep) -> None:
     sweep.stand_in.quota(0)
     sweep.submit("job", lambda: training(1))
     finished = sweep.all_events("job")[-1]
-    assert isinstance(finished, Finished) and finished.kind is FailureKind.LOST
-    assert "quota" in finished.text
+    assert isinstance(finished, Ended) and finished.failure is FailureKind.LOST
+    assert "quota" in finished.error
 
 
 def test_several_pods_are_told_apart_in_the_log(sweep: Sweep) -> None:
     two = order("job", ("echo learns; sleep 1", "echo collects; sleep 1"))
     sweep.watch.submit(two, sweep.log("job"))
-    assert sweep.all_events("job")[-1] == Finished(True)
+    assert sweep.all_events("job")[-1] == Ended()
     lines = sorted(sweep.log("job").read_text().splitlines())
     assert lines == ["[collector-0] collects", "[learner-0] learns"]
 
@@ -485,7 +482,7 @@ def test_twenty_jobs_at_once_lose_nothing_in_a_restart(sweep: Sweep) -> None:
         sweep.kube.restart()
         restarted.set()
         for events in (each.result() for each in followed):
-            assert numbers(events) == list(range(1, 17)) and events[-1] == Finished(True)
+            assert numbers(events) == list(range(1, 17)) and events[-1] == Ended()
 
 
 def test_a_missing_right_is_told_when_the_watch_is_made(kube: ApiServer, namespace: str) -> None:
@@ -500,6 +497,6 @@ def test_events_wake_a_consumer_at_once_and_are_counted(sweep: Sweep) -> None:
     seen: list[JobEvent] = []
     for _ in itertools.count():
         seen += sweep.watch.events("job", len(seen), 20)
-        if isinstance(seen[-1], Finished):
+        if isinstance(seen[-1], Ended):
             break
     assert seen == sweep.watch.events("job", 0, 0)

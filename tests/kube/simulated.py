@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ditk_ray.dijob.events import MARK
+from ditk_ray.dijob.pod_runner import MARK
 from tests.kube.stand_in.containers import Simulated
 
 STEP = 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ditk_ray.kube.pod_logs import LogPosition
+from ditk_ray.kube.pod_logs import SeenLines
 
 LOG = [
     "2026-01-01T10:00:00.100000000Z first",
@@ -22,7 +22,7 @@ def served(since: str | None) -> list[str]:
 def test_every_line_is_new_once_wherever_reading_breaks_off() -> None:
     for first in range(len(LOG) + 1):
         for second in range(len(LOG) + 1):
-            position = LogPosition()
+            position = SeenLines()
             read = []
             for count in (first, second, len(LOG)):
                 lines = served(position.since())[:count]
@@ -31,7 +31,7 @@ def test_every_line_is_new_once_wherever_reading_breaks_off() -> None:
 
 
 def test_a_log_that_was_rotated_meanwhile_loses_no_line_that_is_there() -> None:
-    position = LogPosition()
+    position = SeenLines()
     for line in LOG[:4]:
         position.new_text(line)
     assert position.since() == "2026-01-01T10:00:01Z"
@@ -39,7 +39,7 @@ def test_a_log_that_was_rotated_meanwhile_loses_no_line_that_is_there() -> None:
 
 
 def test_times_with_an_offset_and_lines_without_a_time_are_understood() -> None:
-    position = LogPosition()
+    position = SeenLines()
     assert position.new_text("2026-01-01T18:00:05.5+08:00 there") == "there"
     assert position.since() == "2026-01-01T10:00:04Z"
     assert position.new_text("2026-01-01T10:00:05.5Z there") is None
@@ -50,7 +50,7 @@ def test_times_with_an_offset_and_lines_without_a_time_are_understood() -> None:
 
 
 def test_what_is_older_than_the_first_line_of_a_tail_is_not_new() -> None:
-    position = LogPosition(begins_late=True)
+    position = SeenLines(begins_late=True)
     lines = [f"2030-01-01T00:00:00.{number}Z line {number}" for number in (1, 25, 3)]
     assert position.new_text(lines[1]) == "line 25"
     assert position.since() is not None
