@@ -12,7 +12,7 @@ from ditk_ray.cli import output
 from ditk_ray.cli.flags import Family, KubeCommand, ObjectCommand
 from ditk_ray.cli.output import note, print_items, print_section, print_value
 from ditk_ray.config.options import option, positive, seconds
-from ditk_ray.dijob import live_job
+from ditk_ray.dijob import job_views
 from ditk_ray.dijob.edit import patch_job, read_patch, scale_job, submit_job
 from ditk_ray.dijob.jobs import check_task, is_finished, phase_of
 from ditk_ray.dijob.liveness import finished_jobs, jobs_of_sweep
@@ -78,7 +78,7 @@ class Get(ObjectCommand):
 
 
 def print_jobs(kube: Kube, jobs: list[Manifest]) -> None:
-    items = [live_job.job_row(job, datetime.now(UTC)) for job in jobs]
+    items = [job_views.job_row(job, datetime.now(UTC)) for job in jobs]
     keys = _KEYS if any(one["sweep"] for one in items) else _KEYS[:-2]
     print_items(items, keys, "table")
     if not jobs:
@@ -94,7 +94,7 @@ class Describe(ObjectCommand):
     name: str = option("name of the DIJob", positional=True)
 
     def run(self) -> int:
-        described = live_job.describe_job(connect(self.kube), self.name, datetime.now(UTC))
+        described = job_views.job_details(connect(self.kube), self.name, datetime.now(UTC))
         if self.format == "table":
             _print_description(described)
         else:
@@ -142,7 +142,7 @@ class Logs(KubeCommand):
         kube = connect(self.kube)
         job = kube.dijobs.get(self.name)
         check_task(job, self.task)
-        read = live_job.followed_lines if self.follow else live_job.printed_lines
+        read = job_views.followed_lines if self.follow else job_views.printed_lines
         with contextlib.closing(read(kube, job, self.task, self.tail, note)) as lines:
             for line in lines:
                 print(line, flush=True)
@@ -161,16 +161,16 @@ class Wait(KubeCommand):
     """
 
     name: str = option("name of the DIJob", positional=True)
-    goal: live_job.Goal = option(
+    goal: job_views.Goal = option(
         "what to wait for; finished is succeeded or failed (default: %(default)s)",
-        live_job.Goal.SUCCEEDED,
+        "succeeded",
         flags=["--for"],
     )
     timeout: float = option("(default: 10m)", 600.0, metavar="TIME", parse=seconds)
 
     def run(self) -> int:
         kube = connect(self.kube)
-        reached = live_job.wait_for_job(kube, self.name, self.goal, self.timeout, note)
+        reached = job_views.wait_for_job(kube, self.name, self.goal, self.timeout, note)
         print(f"dijob/{self.name} {reached}")
         return 0
 

@@ -1,4 +1,4 @@
-"""What a command shows of DIJobs: their state, what becomes of one while it runs, and its logs.
+"""What commands show of DIJobs: their state, what becomes of one while it runs, and its logs.
 
 A job that is followed is looked at once a second. An API server that does not answer is asked
 again.
@@ -7,23 +7,27 @@ again.
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from ditk_ray.dijob import jobs
+from ditk_ray.dijob.tracker import JobEvent, JobTracker, Phase
 from ditk_ray.errors import DitkRayError, KubeError, KubeNotFoundError, KubeUnreachableError
+from ditk_ray.execution.executor import Ended, Waiting
 from ditk_ray.kube import pods as pod_state
 from ditk_ray.kube.connection import Kube
 from ditk_ray.kube.objects import Manifest, age_of, moment, seconds_since
 from ditk_ray.kube.pod_logs import FollowedPod
+from ditk_ray.kube.watch import Change
 
 _LOOK_SECONDS = 1.0
 _SILENCE_SECONDS = 30.0
-_WAITING_LINES = 10_000
+_WAITING_LINES = 1000
+"""So many lines are read ahead of what is printed."""
 
 
 def job_row(job: Manifest, now: datetime) -> dict[str, Any]:
@@ -43,14 +47,18 @@ def job_row(job: Manifest, now: datetime) -> dict[str, Any]:
     }
 
 
-def describe_job(kube: Kube, name: str, now: datetime) -> dict[str, Any]:
+def job_details(kube: Kube, name: str, now: datetime) -> dict[str, Any]:
     """Look at a job, its pods and its events; return what `describe --format json` prints.
 
     Ages are in seconds; `events` has the newest last. Raises KubeError.
     """
     job = kube.dijobs.get(name)
-    pods = kube.pods.list(f"{jobs.POD_JOB}={name}")
+    pods = kube.pods.list(jobs.pod_labels(name))
     events = _events_about(job, kube.events.list())
+    tracker = JobTracker(kube.pods, name)
+    tracker.begin(job)
+    tracker.take_pods(pods)
+    tracker.take_warnings([each for each in events if each.get("type") == "Warning"])
     status = job.get("status") or {}
     counted = status.get("taskStatus") or {}
     conditions = [_condition(each) for each in status.get("conditions") or []]
@@ -58,25 +66,12 @@ def describe_job(kube: Kube, name: str, now: datetime) -> dict[str, Any]:
         **job_row(job, now),
         "namespace": kube.namespace,
         "created": str(job["metadata"].get("creationTimestamp", "")),
-        "why": why(job, pods, events),
+        "why": tracker.why,
         "conditions": sorted(conditions, key=lambda each: each["since"]),
         "tasks": [_task(each, counted) for each, _ in jobs.each_task(jobs.spec_of(job))],
         "pods": [_pod(each, now) for each in pods],
         "events": [_event(each, now) for each in sorted(events, key=_seen_at)],
     }
-
-
-def why(job: Manifest, pods: list[Manifest], events: Iterable[Manifest] = ()) -> str:
-    """Return what a job failed of, or what keeps it from starting; empty if it is well."""
-    if jobs.phase_of(job) == jobs.FAILED:
-        death = pod_state.first_death(filter(None, map(pod_state.why_dead, pods)))
-        texts = [death.text if death else "", jobs.reason_of(job)]
-        return "; ".join(filter(None, texts)) or "no reason is given"
-    if jobs.is_finished(job) or jobs.phase_of(job) == jobs.RUNNING:
-        return ""
-    warnings = [event for event in events if event.get("type") == "Warning"]
-    about = pod_state.warnings_about(warnings, [job["metadata"]["name"], *jobs.pod_names(job)])
-    return next(filter(None, [*map(pod_state.why_waiting, pods), *about]), "")
 
 
 def _condition(given: dict[str, Any]) -> dict[str, str]:
@@ -136,20 +131,14 @@ def _seen_at(event: Manifest) -> float:
     return moment(pod_state.event_time(event))
 
 
-class Goal(StrEnum):
-    """What a job can be waited for. One that succeeded has been running."""
+Goal = Literal["succeeded", "finished", "running", "deleted"]
+"""What a job can be waited for. One that succeeded has been running."""
 
-    SUCCEEDED = "succeeded"
-    FINISHED = "finished"
-    RUNNING = "running"
-    DELETED = "deleted"
-
-
-_REACHED = {
-    Goal.SUCCEEDED: {jobs.SUCCEEDED},
-    Goal.FINISHED: {jobs.SUCCEEDED, jobs.FAILED},
-    Goal.RUNNING: {jobs.RUNNING, jobs.SUCCEEDED},
-    Goal.DELETED: set[str](),
+_REACHED: dict[Goal, tuple[str, ...]] = {
+    "succeeded": (jobs.SUCCEEDED,),
+    "finished": (jobs.SUCCEEDED, jobs.FAILED),
+    "running": (jobs.RUNNING, jobs.SUCCEEDED),
+    "deleted": (),
 }
 
 
@@ -164,65 +153,70 @@ def wait_for_job(
     """
     end = time.monotonic() + seconds
     try:
-        job: Manifest | None = kube.dijobs.get(name)
+        job = kube.dijobs.get(name)
     except KubeNotFoundError:
-        if goal is not Goal.DELETED:
+        if goal != "deleted":
             raise
-        job = None
-    told: list[str] = []
-    while job is not None:
-        phase = jobs.phase_of(job)
-        reason = "" if phase == jobs.RUNNING else why(job, _pods_of(kube, job) or [])
-        news = [phase] if jobs.is_finished(job) else [phase, reason]
-        for text in [text for text in news if text not in (*told, "")]:
-            tell(text)
-        told = news
-        if phase in _REACHED[goal]:
-            return phase.lower()
-        if jobs.is_finished(job) and goal is not Goal.DELETED:
-            raise DitkRayError(f"dijob/{name} failed: {reason}")
+        return "deleted"
+    tracker = JobTracker(kube.pods, name)
+    for is_there, news in _looks(kube, job, tracker):
+        if not is_there:
+            break
+        for event in news:
+            if isinstance(event, (Phase, Waiting)):
+                tell(event.phase if isinstance(event, Phase) else event.reason)
+            if isinstance(event, Phase) and event.phase in _REACHED[goal]:
+                return event.phase.lower()
+            if isinstance(event, Ended) and goal != "deleted":
+                raise DitkRayError(f"dijob/{name} failed: {event.error}")
         left = end - time.monotonic()
         if left <= 0:
-            raise _too_late(kube, job, seconds)
+            raise _too_late(kube, job, tracker, seconds)
         time.sleep(min(left, _LOOK_SECONDS))
-        job = _newer(kube, job)
-    if goal is not Goal.DELETED:
+    if goal != "deleted":
         raise DitkRayError(f"dijob/{name} deleted")
     return "deleted"
 
 
-def _too_late(kube: Kube, job: Manifest, seconds: float) -> DitkRayError:
-    name = job["metadata"]["name"]
-    phase = jobs.phase_of(job) or "without a phase (is the operator of DI-orchestrator running?)"
-    text = f"dijob/{name} is {phase} after {seconds:g} seconds"
-    with contextlib.suppress(KubeError):  # a reason that may not be read must not hide the rest
-        if reason := describe_job(kube, name, datetime.now(UTC))["why"]:
-            return DitkRayError(f"{text}: {reason}")
-    return DitkRayError(text)
+def _too_late(kube: Kube, job: Manifest, tracker: JobTracker, seconds: float) -> DitkRayError:
+    _look_for_warnings(kube, job, tracker)
+    phase = tracker.phase or "without a phase (is the operator of DI-orchestrator running?)"
+    text = f"dijob/{tracker.name} is {phase} after {seconds:g} seconds"
+    return DitkRayError(f"{text}: {tracker.why}" if tracker.why else text)
 
 
-def _newer(kube: Kube, job: Manifest) -> Manifest | None:
-    """Return a job as it is now, None if it is deleted; as it was if the server does not answer."""
+def _looks(kube: Kube, job: Manifest, tracker: JobTracker) -> Iterator[tuple[bool, list[JobEvent]]]:
+    """Look at a job, again and again; yield whether it is there, and what has happened since."""
+    tracker.begin(job)
+    is_there, seen = True, 0
+    while True:
+        with contextlib.suppress(KubeUnreachableError):
+            found = _found_again(kube, job)
+            is_there = found is not None
+            gone = Change("DELETED", {"metadata": job["metadata"]})
+            tracker.take_job(Change("MODIFIED", found) if found else gone)
+            tracker.look_for_pods()
+            if tracker.needs_warnings:
+                _look_for_warnings(kube, job, tracker)
+        tracker.tick()
+        news = tracker.events.after(seen, timeout=0)
+        seen += len(news)
+        yield is_there, news
+
+
+def _found_again(kube: Kube, job: Manifest) -> Manifest | None:
     try:
         found = kube.dijobs.get(job["metadata"]["name"], patience=0)
     except KubeNotFoundError:
         return None
-    except KubeUnreachableError:
-        return job
     return found if found["metadata"]["uid"] == job["metadata"]["uid"] else None
 
 
-def _pods_of(kube: Kube, job: Manifest, task: str | None = None) -> list[Manifest] | None:
-    """Return a job's pods as they are now; None if the server does not answer."""
-    with contextlib.suppress(KubeUnreachableError):
-        return kube.pods.list(_labels(job, task), patience=0)
-    return None
-
-
-def _labels(job: Manifest, task: str | None) -> str:
-    return f"{jobs.POD_JOB}={job['metadata']['name']}" + (
-        f",{jobs.POD_TASK}={task}" if task else ""
-    )
+def _look_for_warnings(kube: Kube, job: Manifest, tracker: JobTracker) -> None:
+    found: list[Manifest] = []
+    with contextlib.suppress(KubeError):  # reasons that may not be read must not hide the rest
+        found = kube.events.list(fields="type=Warning", patience=0)
+    tracker.take_warnings(_events_about(job, found))
 
 
 def printed_lines(
@@ -233,7 +227,7 @@ def printed_lines(
     `tell` is called with why a pod has no log. Raises KubeError when there are no pods, or,
     after all others, when the log of one is out of reach.
     """
-    pods = kube.pods.list(_labels(job, task))
+    pods = kube.pods.list(jobs.pod_labels(job["metadata"]["name"], task))
     if not pods:
         raise KubeError(_no_pods(job))
     lost: KubeUnreachableError | None = None
@@ -269,69 +263,29 @@ def followed_lines(
 ) -> Generator[str]:
     """Yield the lines of a job's pods while they come, until the job's end.
 
-    `tell` is called with what keeps the job from starting.
+    `tell` is called with what keeps the job from starting. Logs are read no faster than lines
+    are taken here.
     """
-    logs = _FollowedLogs(kube, jobs.pod_names(job, task), tail, tell)
-    now: Manifest | None = job
+    lines: queue.Queue[str] = queue.Queue(_WAITING_LINES)
+
+    def follow(pod: Manifest, prefix: str) -> FollowedPod:
+        return FollowedPod(kube.pods, pod, lambda text: lines.put(prefix + text), tail=tail)
+
+    tracker = JobTracker(kube.pods, job["metadata"]["name"], task, follow, linger=math.inf)
     try:
-        while True:
-            is_over = now is None or jobs.is_finished(now)
-            if logs.look(_pods_of(kube, job, task)) and is_over:
-                yield from logs.lines(seconds=0)
-                return
-            yield from logs.lines(_LOOK_SECONDS)
-            now = now and _newer(kube, now)
+        for _, news in _looks(kube, job, tracker):
+            for event in news:
+                if isinstance(event, Waiting):
+                    tell(event.reason)
+            end = time.monotonic() + _LOOK_SECONDS
+            while not tracker.events.is_over and (left := end - time.monotonic()) > 0:
+                with contextlib.suppress(queue.Empty):
+                    yield lines.get(timeout=left)
+            if tracker.events.is_over:
+                break
+        while not lines.empty():
+            yield lines.get()
     finally:
-        logs.close()
-
-
-class _FollowedLogs:
-    def __init__(
-        self, kube: Kube, expected: list[str], tail: int | None, tell: Callable[[str], None]
-    ) -> None:
-        self._kube = kube
-        self._expected = expected
-        self._tail = tail
-        self._tell = tell
-        self._told: set[str] = set()
-        self._lines: queue.Queue[str] = queue.Queue(_WAITING_LINES)
-        self._pods: dict[str, FollowedPod] = {}
-
-    def look(self, found: list[Manifest] | None) -> bool:
-        """Take the pods that there are now, if that is known; return whether all was read."""
-        for pod in self._pods.values():
-            pod.tick()
-        if found is None:
-            return False
-        for manifest in found:
-            self._take(manifest)
-        there = {manifest["metadata"]["uid"] for manifest in found}
-        for uid in self._pods.keys() - there:
-            self._pods[uid].gone()
-        return all(pod.is_read for pod in self._pods.values())
-
-    def lines(self, seconds: float) -> Iterator[str]:
-        """Yield the lines that are there, and those that come in the next seconds."""
-        end = time.monotonic() + seconds
-        with contextlib.suppress(queue.Empty):
-            while True:
-                yield self._lines.get(timeout=max(0.001, end - time.monotonic()))
-
-    def close(self) -> None:
-        for pod in self._pods.values():
-            pod.stop()
-
-    def _take(self, manifest: Manifest) -> None:
-        uid, prefix = manifest["metadata"]["uid"], jobs.line_prefix(manifest, self._expected)
-        if uid not in self._pods:
-            self._pods[uid] = FollowedPod(
-                self._kube.pods,
-                manifest,
-                lambda text: self._lines.put(prefix + text),
-                tail=self._tail,
-            )
-        self._pods[uid].update(manifest)
-        reason = None if self._pods[uid].has_begun else pod_state.why_waiting(manifest)
-        if reason and reason not in self._told:
-            self._told.add(reason)
-            self._tell(reason)
+        tracker.close()
+        while not lines.empty():  # a reader that waits for room ends
+            lines.get()
