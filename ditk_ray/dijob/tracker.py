@@ -139,7 +139,7 @@ class JobTracker:
                 take(change)
 
     def absent(self) -> None:
-        gone = f"the job {self.name} was deleted by somebody else"
+        gone = f"the job {self.name} was deleted externally"
         self.events.add(Ended("failed", error=gone, failure=FailureKind.LOST))
 
     def take_job(self, change: Change) -> None:

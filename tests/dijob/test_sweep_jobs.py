@@ -160,7 +160,7 @@ def numbers(events: list[JobEvent]) -> list[int]:
 
 
 def gone(name: str) -> Ended:
-    error = f"the job {name} was deleted by somebody else"
+    error = f"the job {name} was deleted externally"
     return Ended("failed", error=error, failure=FailureKind.LOST)
 
 
