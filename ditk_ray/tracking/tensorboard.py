@@ -105,7 +105,8 @@ class _Export:
         try:
             if run.info.status in _ENDED:
                 for file in folder.glob(f"{_event_file(run)}*"):
-                    return RunExport(run_id, name, folder, "kept", int(file.suffix[1:]))
+                    if file.stat().st_size:  # a power loss may have emptied it
+                        return RunExport(run_id, name, folder, "kept", int(file.suffix[1:]))
             return RunExport(run_id, name, folder, "written", self._write(run, folder))
         except Exception as error:  # of one run alone, and MLflow's are of many kinds
             return RunExport(run_id, name, folder, "failed", error=masked_line(error))
@@ -120,7 +121,7 @@ class _Export:
                 for event in chain(about, self._scalars(run)):
                     writer.write(event.SerializeToString())
                     points += 1
-                writer.flush()
+                writer.flush()  # onto the disk, before it has its name
             self._remove_earlier(run)
             partial.replace(folder / f"{_event_file(run)}.{points}")
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import socket
 import struct
@@ -196,16 +197,32 @@ def test_only_what_is_new_is_downloaded_again(client, proxy, name, three_runs, t
     assert_complete(client, second, second)
 
 
-def test_a_deleted_file_is_written_anew(client, mlflow_uri, name, three_runs, tmp_path):
+@pytest.mark.parametrize("lose", [Path.unlink, lambda file: os.truncate(file, 0)])
+def test_a_file_that_was_deleted_or_lost_its_content_is_written_anew(
+    client, mlflow_uri, name, three_runs, tmp_path, lose
+):
     gone = three_runs[0]
     first = export(mlflow_uri, name, tmp_path)
-    next(first[gone].folder.glob("*tfevents*")).unlink()
+    lose(next(first[gone].folder.glob("*tfevents*")))
 
     second = export(mlflow_uri, name, tmp_path)
 
     written = {run_id for run_id, item in second.items() if item.outcome == "written"}
     assert written == {gone}
     assert_complete(client, second, three_runs)
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(
+    mlflow_uri, name, three_runs, tmp_path, monkeypatch
+):
+    synced: list[Path] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+    )
+
+    done = export(mlflow_uri, name, tmp_path)
+
+    assert sorted(synced) == sorted(item.folder / ".partial" for item in done.values())
 
 
 def test_a_renamed_run_moves_with_its_children_and_is_not_there_twice(
