@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from tests.lifeline import Lifeline
-from tests.processes import end, free_port, wait_until
+from tests.processes import PATIENCE, end, free_port, wait_until
 
 _WITHOUT_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 """Its jobs are eight more processes, each of which imports MLflow."""
@@ -58,7 +58,7 @@ class MlflowServer:
         for process in [*below, self._process]:
             process.kill()
         self._lifeline.release(self._process.pid)
-        self._process.wait(20)
+        self._process.wait(20 * PATIENCE)
         end(below)
         self._process = None
 

@@ -8,6 +8,8 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+from tests.processes import PATIENCE
+
 
 class Proxy(ThreadingHTTPServer):
     """Passes requests on, and remembers which runs' metric histories were asked for."""
@@ -60,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(400, b'{"error_code": "BAD_REQUEST", "message": "not this one"}')
                 return
             if run in proxy.held:
-                proxy.opened.wait(60)
+                proxy.opened.wait(60 * PATIENCE)
         if proxy.is_gone:
             self.close_connection = True
             return

@@ -177,6 +177,7 @@ def test_parameters_that_change_on_the_way_break_nothing(played, tmp_path):
     runs = embedded(sweep)
     child = runs.children["trial_00000"]
     assert child.info.status == "FINISHED"
+    assert read_state(sweep.folder, "embedded").refused == 0
     assert child.data.params["policy.lr"] == "0.1"
     assert runs.history("trial_00000", "param.policy.lr") == [(0, 0.1), (100, 0.2), (200, 0.4)]
     assert child.data.tags["ditk_ray.param.policy.lr"] == "0.4"
@@ -409,7 +410,7 @@ def test_a_finished_sweep_can_be_recorded_in_another_store_as_well(played, tmp_p
 
 
 def test_a_store_that_was_removed_gets_everything_again(tmp_path):
-    sweep = PlayedSweep(tmp_path / "results/played", "embedded").start()
+    sweep = PlayedSweep(tmp_path / "results/played", "embedded").start_alone()
     trial = sweep.trial(0)
     sweep.report(trial, 1, 100)
     sweep.set_state(trial, TrialState.SUCCEEDED)
@@ -463,7 +464,7 @@ def test_the_same_store_by_another_name_is_not_given_everything_twice(played):
 
 
 def test_one_value_that_no_store_takes_costs_only_itself(played):
-    sweep = played().start()
+    sweep = played().start_alone()
     trial = sweep.trial(0, **{"x[0]": 1, "x(0)": 2, "bad": "\ud800\0"})
     sweep.report(trial, 1, 100, huge=10**400, endless=float("inf"), **{"y[0]": 3, "y(0)": 4})
     sweep.set_state(trial, TrialState.FAILED, "it broke: \udc80")
@@ -474,7 +475,7 @@ def test_one_value_that_no_store_takes_costs_only_itself(played):
     assert child.data.metrics["eval_value"] == 1
     assert sorted(child.data.params.values()) == ["0.5", "1", "2", "?"]
     assert sorted(v for k, v in child.data.metrics.items() if k.startswith("y")) == [3, 4]
-    assert sweep.complaints == []
+    assert read_state(sweep.folder, "embedded").refused == 0
 
 
 def test_a_delivery_that_dies_is_started_again(played, monkeypatch):
