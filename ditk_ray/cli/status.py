@@ -115,7 +115,6 @@ def _row(seen: SeenSweep) -> dict[str, str | None]:
 
 
 def _watch(folder: Path, interval: float, state: str | None) -> None:
-    """Show a sweep until it ends: a live table on a terminal, else a line for each change."""
     out = views.console()
     if out.is_terminal:
         rows = max(3, out.height - _ROOM_FOR_TEXT)

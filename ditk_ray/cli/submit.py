@@ -273,7 +273,6 @@ async def _stop_some(given: Submit, clusters: Sequence[KnownCluster]) -> int:
 
 
 async def _holder(apis: Iterable[JobApi], job_id: str) -> JobApi:
-    """Return the cluster that has a job; BadConfigError with names like it if none has."""
     known: list[str] = []
     for api in apis:
         if await api.job(job_id) is not None:

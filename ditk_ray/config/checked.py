@@ -68,7 +68,6 @@ def problems_of(
 
 
 def _place(source: str, parts: Sequence[str | int]) -> str:
-    """Return `tasks[0].env.A` for the parts of a place; a key's own mistake is at the key."""
     text = ""
     for part in parts:
         if part != "[key]":

@@ -166,7 +166,6 @@ def build_space(
 def _walk(
     node: Any, prefix: str, is_new: bool = False, conditions: tuple[Conditional, ...] = ()
 ) -> Iterator[Parameter]:
-    """Yield the parameters below `node`; `prefix` ends with a dot unless it is empty."""
     if isinstance(node, Mapping) and not is_grid(node) and (node or not prefix):
         for key, item in node.items():
             new = is_new or str(key).startswith("+")
@@ -221,7 +220,6 @@ def _bad_conditions(parameters: list[Parameter]) -> Iterator[Problem]:
 def _call_nested(
     function: Callable[[Any], Any], fixed: Mapping[str, Any], config: Mapping[str, Any]
 ) -> Any:
-    """Call a `sample_from` function with a view that has the config's own shape."""
     # Tune's own generator passes the whole experiment, whose `config` is ours, and
     # wraps it once more after a KeyError or AttributeError.
     while isinstance(config.get("config"), Mapping):

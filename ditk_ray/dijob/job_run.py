@@ -196,7 +196,6 @@ class JobRun(Run):
 
 
 def _value(path: Path) -> Any:
-    """Return what was pickled in a file; None if it is not there or cannot be read."""
     try:
         return read_result(path)
     except UnreadableResultError:

@@ -250,7 +250,6 @@ def _asked(container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _gpu_name(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
-    """Return what the template calls a GPU: this container, else any of the job's."""
     for item in (container, *(other for _, _, other in jobs.each_container(spec))):
         for name, _ in _asked(item):
             if "gpu" in name.lower():
@@ -261,7 +260,6 @@ def _gpu_name(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
 def _set_resources(
     container: dict[str, Any], given: TrialResources, spec: Mapping[str, Any]
 ) -> None:
-    """Have a container ask for these amounts and be kept to them; others of its own stay."""
     wanted = {"cpu": given.cpu, _gpu_name(container, spec): given.gpu, **given.custom}
     amounts = {name: _amount(value) for name, value in wanted.items() if value}
     if given.memory:
@@ -277,7 +275,6 @@ def _amount(value: float) -> str:
 
 
 def _threads_of(container: Mapping[str, Any]) -> int | None:
-    """Return how many numeric threads fit the CPUs of a container; None if it names none."""
     resources = container.get("resources") or {}
     asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     cpus = re.fullmatch(r"(\d+(?:\.\d+)?)(m?)", str(asked.get("cpu")))

@@ -84,7 +84,6 @@ class PodProtocol:
         return None
 
     def _joined(self, given: Mapping[str, Any]) -> bytes | None:
-        """Keep a part; return the whole when it is the last and none before it is missing."""
         number, count = _count(given["part"]), _count(given["parts"])
         if not number <= count <= _MAX_PARTS:
             raise ValueError(f"there is no part {number} of {count}")

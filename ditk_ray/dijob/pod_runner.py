@@ -131,7 +131,6 @@ def _set_threads() -> None:
 
 
 def _enter_folder() -> Path:
-    """Make a new folder, here or, where nothing can be written, among temporary files."""
     name = os.environ.get("DITK_RAY_JOB", "trial")
     folder = Path.cwd() / name
     try:

@@ -170,7 +170,6 @@ class SweepJobs:
         return None
 
     def _to_delete(self) -> list[tuple[str, str | None]]:
-        """Return the names and uids of all jobs that are there, or may be, and do not stay."""
         there = dict(self._there)  # which the watch's thread keeps changing
         kept = set(self._kept)
         kept |= {name for name, job in there.items() if jobs.phase_of(job) in _STAYING[self._keep]}

@@ -257,7 +257,6 @@ class JobTracker:
             self._settle()
 
     def _settle(self) -> None:
-        """Tell the end when all that belongs before it has been told."""
         if self.uid is None or self.events.is_over:
             return
         if self._ended_at is not None:
@@ -271,7 +270,6 @@ class JobTracker:
                 self._stop_reading()
 
     def _has_said_all(self, ended_at: float) -> bool:
-        """Tell whether nothing is to come from the pods of a job that has ended."""
         is_late = time.monotonic() - ended_at > self._linger
         unread = [pod for pod in self._pods.values() if not pod.is_read]
         is_slow = is_late and any(not pod.has_ended for pod in unread)

@@ -213,7 +213,6 @@ class HttpClient:
     def _attempt(
         self, call: Call, read_seconds: float, take: Callable[[BaseHTTPResponse], Answer]
     ) -> Answer | _Failure:
-        """Send a request once; return what is taken of its answer, or what went wrong."""
         from kubernetes.client.exceptions import ApiException  # slow to import
 
         try:

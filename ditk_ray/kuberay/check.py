@@ -112,7 +112,6 @@ def _storage(kube: Kube) -> Finding:
 
 
 def _seen(kube: Kube, resource: Resource, labels: str = "") -> list[Manifest] | None:
-    """Return what there is in all namespaces; None where that may not be listed."""
     try:
         return Objects(kube.http, resource, "").list(labels)
     except KubeForbiddenError:

@@ -201,7 +201,6 @@ def _troubles_of_cluster(cluster: ray_cluster.RayCluster, age: float) -> list[Tr
 
 
 def _troubles_of_pods(pods: Iterable[Manifest]) -> list[Trouble]:
-    """Return what is wrong with pods; what is wrong with many alike is reported once."""
     alike: dict[str, list[str]] = {}
     for pod in pods:
         if why := _pod_trouble(pod):

@@ -35,7 +35,6 @@ def launch_manifests(options: Launch) -> list[Manifest]:
 
 
 def _read(file: str, options: Launch) -> dict[str, Manifest]:
-    """Return the objects of a file by their kinds, with names of this cluster for those of `rl`."""
     names = {
         "rl": options.name,
         "rl-ray": f"{options.name}-ray",

@@ -118,7 +118,6 @@ _REFUSED |= {"--list", "--list_searchers", "--list_schedulers", "--plan"}
 
 
 def _flag(help: str, default: Any = None, **settings: Any) -> Any:
-    """Declare a field that is a flag, as `config.options.option` does for dataclasses."""
     return Field(default, description=help, json_schema_extra=settings)
 
 

@@ -194,7 +194,6 @@ def mask_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def _mask_user(found: re.Match[str]) -> str:
-    """Mask the password of a URL, or a token in the place of the user."""
     user_info, at, host = found[0].rpartition("@")
     user, colon, password = user_info.partition(":")
     if not at or _PLACEHOLDER.fullmatch(password or user):

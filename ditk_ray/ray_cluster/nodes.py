@@ -245,7 +245,6 @@ def usable_cores() -> tuple[int, ...]:
 
 
 def _taken(folder: Path) -> Counter[int]:
-    """Return how much of each core is leased; removes the leases that are over."""
     taken: Counter[int] = Counter()
     for path in folder.glob("*.lease"):
         with contextlib.suppress(FileNotFoundError), path.open() as file:

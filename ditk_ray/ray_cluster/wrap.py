@@ -172,7 +172,6 @@ class WrappedRun:
 
     @contextlib.contextmanager
     def _places(self) -> Iterator[list[Any]]:
-        """Reserve a place for each command, all or none, if they are to run together."""
         if not self.is_concurrent:
             yield [None] * len(self.runs)
             return

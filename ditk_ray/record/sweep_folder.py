@@ -112,7 +112,6 @@ def _is_sweep(folder: Path) -> bool:
 
 
 def _instead(given: str, names: Sequence[str], some: str) -> str:
-    """Return the names that may have been meant, or else some of those that are there."""
     close = [] if given.isdecimal() else nearest_names(given, names)
     if close:
         return f"did you mean {' or '.join(repr(name) for name in close)}?"

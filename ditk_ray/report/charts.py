@@ -177,7 +177,6 @@ def _peak(
 
 
 def _between(parts: Sequence[Sequence[int]], ranks: Sequence[float]) -> float:
-    """Return the share of the ranks' variance that lies between the parts, beyond chance."""
     mean = fmean(ranks)
     total = sum((rank - mean) ** 2 for rank in ranks)
     if not total:

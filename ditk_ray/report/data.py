@@ -147,7 +147,6 @@ def _axis(name: str, label: str, drawn: Sequence[Any], description: Mapping[str,
 
 
 def _categories(drawn: Sequence[Any], choices: Sequence[Any]) -> dict[str, str]:
-    """Return the values' texts by their keys: numbers by size, others as the space has them."""
     values = {key(value): value for value in (*choices, *drawn)}
     used = {key(value) for value in drawn}
     kept = {name: value for name, value in values.items() if name in used}

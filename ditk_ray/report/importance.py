@@ -118,7 +118,6 @@ def _given(axis: Axis, value: Any) -> str | float:
 
 @contextmanager
 def _quiet_optuna() -> Iterator[None]:
-    """Keep Optuna's news off the terminal, and its settings as they were."""
     import optuna  # slow to import
 
     level = optuna.logging.get_verbosity()

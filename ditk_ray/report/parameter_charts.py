@@ -91,7 +91,6 @@ def agreement(sweep: SweepData) -> str:
 
 
 def _ranks(ranked: Sequence[TrialData]) -> dict[int, int]:
-    """Return each trial's colour by the share of trials that are worse; equals have the same."""
     worse: dict[float | None, int] = {}
     for place, trial in enumerate(reversed(ranked)):
         worse.setdefault(trial.score, place)

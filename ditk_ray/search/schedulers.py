@@ -205,7 +205,6 @@ def _halving(name: str, options: Mapping[str, Any], budget: Budget) -> TrialSche
 def _population(
     name: str, options: Mapping[str, Any], budget: Budget, space: SearchSpace
 ) -> TrialScheduler:
-    """Return one that changes running trials: evaluations have to tell, and weights to settle."""
     found = _changeable(space)
     numbers = {key: known for key, (_, known) in found.items() if isinstance(known, Range)}
     if not (found if name == "pbt" else numbers):

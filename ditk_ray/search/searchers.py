@@ -239,7 +239,6 @@ def build_searcher(
 
 
 def _searchable(space: SearchSpace, searcher: str) -> dict[str, Range | Choice]:
-    """Return what each parameter can be; raises `BadConfigError` if no model can be made of it."""
     sampled = {item.name: item.domain for item in space.parameters if item.is_sampled}
     problems = []
     for name, domain in sampled.items():

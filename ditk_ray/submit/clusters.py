@@ -100,7 +100,6 @@ def forget_clusters(path: Path, names: Collection[str]) -> None:
 
 
 def _change(path: Path, new: Mapping[str, KnownCluster | None]) -> None:
-    """Replace the lines of the clusters with these names; None removes them."""
     # Of two commands that change it at once, each would lose the other's lines.
     with _explained(path, "cannot be written"), locked(runtime_folder() / "clusters.lock"):
         before, after, left = _read(path).splitlines(), [], dict(new)

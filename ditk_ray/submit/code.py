@@ -111,7 +111,6 @@ def _size(file: Path) -> int | None:
 
 
 def _zipped(files: Mapping[str, Path], more: Mapping[str, bytes]) -> bytes:
-    """Return a zip file; of more than Ray takes only the beginning."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as package:
         for name, file in files.items():

@@ -189,7 +189,6 @@ def proxy_to(address: str) -> str | None:
 
 
 def _reason(text: str) -> str:
-    """Return the line of a traceback, which is what Ray answers with, that says why."""
     return text.strip().rpartition("\n")[2].strip()[:500] or "it gave no reason"
 
 

@@ -129,7 +129,6 @@ def _plan(record: SweepRecord, config_file: Path, folder: Path, warm: ForkClient
 
 
 def _gpu_ids(record: SweepRecord) -> list[str]:
-    """Return the first GPUs that are visible here, as many as a trial had."""
     count = math.ceil(record.job.get("resources", {}).get("gpu", 0))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
     return [item for item in visible.split(",") if item][:count]

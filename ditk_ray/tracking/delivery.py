@@ -188,7 +188,6 @@ class Delivery:
         return kept
 
     def _complete_children(self, store: RunStore, update: RunUpdate) -> None:
-        """Upload what has grown or was missed since its trial ended, and the best checkpoint."""
         missing, self.state.files_missing = self.state.files_missing, []
         for trial in sorted({*self._ended_trials, *missing} & set(self.state.runs)):
             self._upload(store, trial, self._artifacts(trial))

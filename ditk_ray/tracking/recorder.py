@@ -153,7 +153,6 @@ class Recorder:
             self._journal.append("trial", trial=trial.id, params=trial.params, tags=tags)
 
     def _note_change(self, trial: TrialRecord) -> None:
-        """Write down what a scheduler changed; the whole history is a file of the trial's."""
         number = self._changes[trial.id] = len(trial.changes)
         step, params = trial.changes[-1]["env_step"], trial.changes[-1]["params"]
         before = trial.changes[0]["params"] if number == 2 else None

@@ -292,7 +292,6 @@ class Attempt:
         return min(running) if running else max(seed.evaluations for seed in self.seeds)
 
     def _hear(self, left: float | None) -> None:
-        """Wait for a message, but not for long, and end the seeds that are silent too long."""
         limits = self._plan.job.startup_time, self._plan.job.stall_time
         waits = [seed.seconds_to_stall(*limits) for seed in self.seeds]
         timeout = min(seconds for seconds in (POLL_SECONDS, left, *waits) if seconds is not None)
@@ -303,7 +302,6 @@ class Attempt:
                 seed.note_stall(*limits)
 
     def _listen(self, seconds: float) -> set[int]:
-        """Wait, but not longer, for events and take them; return the seeds that had some."""
         self._give_turns()
         live = {seed.live_run: seed for seed in self.seeds if seed.live_run is not None}
         heard = self._executor.listen([run for run in live if run is not None], seconds)

@@ -62,7 +62,6 @@ def merged(base: Any, over: Any) -> Any:
 
 
 def _put(node: Any, parts: list[str], value: Any, path: str) -> Any:
-    """Set `value` below `node` and return the node; a None becomes a dict, a tuple a new one."""
     if not parts:
         return value
     part, *rest = parts

@@ -56,7 +56,6 @@ def differences(name: str, base: dotted.Tree, tree: dotted.Tree) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """Return what distinguishes two values, also those of two runs of the same file."""
     try:
         return literal(value)
     except NotLiteralError:
