@@ -63,6 +63,7 @@ class JobRun(Run):
         self._evaluations = 0
         self._returned: Metrics | None = None
         self._has_started = False
+        self._may_run = True  # as far as its pods and its phase say
         self._events: list[Event] = [Waiting("no reason reported; is DI-orchestrator running?")]
 
     def __str__(self) -> str:
@@ -73,7 +74,7 @@ class JobRun(Run):
         return {"job": self.job, "pods": dict(self.evaluators)}
 
     def stop(self) -> bool:
-        return self._release(self.job, self.ended)
+        return self._release(self.job, None if self._may_run else self.ended)
 
     def take(self, happened: Iterable[JobEvent]) -> list[Event]:
         """Note what has happened to the job; return what that means for the run."""
@@ -119,6 +120,7 @@ class JobRun(Run):
         self._heard_of.add(known)
         self._note_running()
         said = message.said
+        self._may_run = self._may_run and not isinstance(said, Ended)
         if isinstance(said, Ended) and said.kind != "finished":
             self._end(said)
             return
@@ -140,6 +142,7 @@ class JobRun(Run):
             self._returned = said.returned  # another pod may be the one that evaluates
 
     def _note_ended(self, event: Ended) -> None:
+        self._may_run = False
         if event.kind != "finished":
             self._end(event)
         elif self._returned is not None and not self._evaluations:

@@ -153,3 +153,21 @@ def test_a_job_that_waits_says_for_what(run):
     first, then = run.take([Waiting("pod job-serial-0 is not scheduled")])
     assert "is DI-orchestrator running?" in first.reason
     assert then == Waiting("pod job-serial-0 is not scheduled")
+
+
+@pytest.mark.parametrize(
+    ("happened", "may_be_kept"),
+    [
+        ([evaluated(1), Phase("Rescheduling")], False),
+        ([evaluated(1), heard(2, failed("boom"))], True),
+        ([evaluated(1), failed("137", FailureKind.OUT_OF_MEMORY)], True),
+    ],
+)
+def test_a_job_that_may_still_run_is_released_without_an_end_by_which_it_could_be_kept(
+    tmp_path, happened, may_be_kept
+):
+    ends = []
+    run = JobRun("job", tmp_path / "log.txt", lambda job, ended: not ends.append(ended))
+    run.take(happened)
+    assert run.stop()
+    assert [end is not None for end in ends] == [may_be_kept]
