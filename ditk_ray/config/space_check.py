@@ -128,7 +128,6 @@ def _shown(value: Any) -> str:
 
 
 def _look_up(node: Any, path: str) -> list[Any]:
-    """Follow `path`; a None on the way may become anything, so it allows what is below."""
     for part in path.split("."):
         if node is None:
             break

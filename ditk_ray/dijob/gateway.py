@@ -197,7 +197,6 @@ def kube_gateway(
 
 
 def _close(gateway: Any) -> str:
-    """Have the gateway delete what is left; return what is wrong if something may stay."""
     try:
         left: Sequence[str] = ray.get(gateway.close.remote(), timeout=CLOSE_SECONDS + 10)
     except ray.exceptions.RayError:

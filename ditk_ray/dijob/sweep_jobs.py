@@ -260,7 +260,6 @@ class BackgroundRequests:
                 pause = backoff.pause()
 
     def _waited(self, pause: float) -> bool:
-        """Wait for something to do, or for `pause` seconds if there are any; False is the end."""
         with self._changed:
             if pause:
                 self._changed.wait_for(lambda: self._is_closed, pause)

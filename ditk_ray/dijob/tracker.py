@@ -347,5 +347,4 @@ class JobTracker:
 
 
 def _says_less(text: str, before: str) -> bool:
-    """Tell whether a pod only waits to try again what has failed with a better reason."""
     return "ImagePullBackOff" in text and "ErrImagePull" in before

@@ -219,7 +219,6 @@ def _mask_named(text: str) -> str:
 
 
 def _secret_of(found: re.Match[str]) -> tuple[int, int]:
-    """Return where the secret is that has this name; an empty place if none is there."""
     text, start = found.string, found.end()
     if ":" in (found["sign"] or "") and (annotation := _ANNOTATION.match(text, start)):
         start = annotation.end()
@@ -256,7 +255,6 @@ def _is_bare_secret(found: re.Match[str], value: re.Match[str]) -> bool:
 
 
 def _stands_alone(found: re.Match[str], value: re.Match[str]) -> bool:
-    """Say whether it is in a URL, or a line is `name=value` or `name: value` and nothing else."""
     before = _line_before(found)
     is_line = _LINE_START.fullmatch(before) and _LINE_END.match(value.string, value.end())
     is_setting = found["sign"] == "=" or found["sign"].startswith(":")

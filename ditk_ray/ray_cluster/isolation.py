@@ -134,7 +134,6 @@ def _own_faults(views: Sequence[View]) -> Iterator[str]:
 
 
 def _shared(views: Sequence[View]) -> Iterator[str]:
-    """Find what workers share, though not as fractions that make up one at most."""
     shares: dict[tuple[str, str, int | str], list[tuple[View, float]]] = defaultdict(list)
     for view in views:
         for core in view.cores if view.resources.cpu else ():  # without CPU it may run anywhere

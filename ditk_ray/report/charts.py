@@ -348,7 +348,6 @@ class _Pen:
 
 
 def _rounded(score: float | None) -> float | None:
-    """Drop invisible digits: they are most of the file."""
     return None if score is None else float(f"{score:.6g}")
 
 

@@ -109,7 +109,6 @@ def _command(sweep: SweepData, best: TrialData) -> str | None:
 
 
 def _hash(script: str) -> str:
-    """Return what the page's policy lets run: these scripts, and no other."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 

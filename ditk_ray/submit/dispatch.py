@@ -91,7 +91,6 @@ async def _wait_for_end(api: JobApi, job_id: str, lost_seconds: float) -> JobSta
 
 @contextlib.asynccontextmanager
 async def _ended_together(tasks: Sequence[asyncio.Task[Any]]) -> AsyncIterator[None]:
-    """End tasks, and wait until they have ended, however the block ends."""
     try:
         yield
     finally:

@@ -154,13 +154,11 @@ def tune_settings(sweep: PreparedSweep) -> Iterator[None]:
         # The sweep is resumed from what it keeps itself.
         "TUNE_GLOBAL_CHECKPOINT_S": str(10**9),
     }
-    earlier = {name: os.environ.get(name) for name in wanted}
+    earlier = {name: os.environ[name] for name in wanted if name in os.environ}
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for name, value in earlier.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in wanted:
+            del os.environ[name]
+        os.environ.update(earlier)

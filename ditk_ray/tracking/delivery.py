@@ -223,7 +223,6 @@ class Delivery:
             _log.warning("refused for %s: %s", update.trial or "the sweep", error)
 
     def _gives_up(self, error: Exception) -> bool:
-        """Say whether trying again is useless; raises if the store is just down."""
         if is_refused(error):
             return True
         if self._is_poison and self._store is not None and PARENT in self.state.runs:

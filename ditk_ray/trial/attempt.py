@@ -382,7 +382,6 @@ class Attempt:
         return self._record({**metrics, ENDED: "training"}, self.reports + 1)
 
     def _end(self, why: str, more: Mapping[str, Any] | None = None) -> Metrics:
-        """Stop everything and repeat the last report, with why it is the last."""
         self.close()
         rows = {seed.seed: seed.last for seed in self.seeds}
         metrics = self._aggregate(rows) if self.reports else {}

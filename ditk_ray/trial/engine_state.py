@@ -212,7 +212,6 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _set(owner: Any, path: list[str], saved: Any) -> None:
-    """Set the value at a path; a policy of another make, which lacks it, stays as it is."""
     for name in path[:-1]:
         owner = vars(owner).get(name)
         if not isinstance(owner, _OWNERS):

@@ -153,5 +153,4 @@ _LIMITS = ("max_env_step", "max_train_iter")
 
 
 def _known_values(tree: dotted.Tree) -> Any:
-    """Return a tree as JSON; what has no JSON is known to be there, with no value to compare."""
     return json.loads(json.dumps(tree, default=lambda _: None, skipkeys=True))
