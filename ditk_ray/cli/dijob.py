@@ -287,6 +287,8 @@ class Delete(KubeCommand):
             piece = Piece(DIJOBS, job)  # the very job that was shown
             if kube.delete(piece):
                 print(f"{piece.title} deleted", flush=True)
+            else:
+                missing.append(DitkRayError(f"{piece.title} was deleted or replaced meanwhile"))
         for each in missing:
             note(f"error: {each}")
         return 1 if missing else 0

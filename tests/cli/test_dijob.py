@@ -407,6 +407,21 @@ def test_what_is_missing_does_not_keep_the_others(run, kube, namespace, submit):
     assert '"nowhere" not found' in said.err
 
 
+def test_a_job_that_was_replaced_meanwhile_is_left_alone(run, kube, namespace, submit, monkeypatch):
+    def replace(*arguments: Any) -> bool:
+        kube.admin.delete(f"{DIJOBS}/namespaces/{namespace}/dijobs/a")
+        submit(dijob("a", task("none", "true")))
+        return True
+
+    for name in ("a", "b"):
+        submit(dijob(name, task("none", "true")))
+    monkeypatch.setattr("ditk_ray.cli.output.agrees", replace)
+    said = run("delete", "a", "b")
+    assert said.code == 1 and said.out.endswith("\ndijob/b deleted\n")
+    assert said.err == "error: dijob/a was deleted or replaced meanwhile\n"
+    assert names(kube, namespace) == ["a"]
+
+
 def test_jobs_that_have_ended_are_deleted_but_for_those_of_living_sweeps(
     run, kube, namespace, submit, stand_in, capsys
 ):
