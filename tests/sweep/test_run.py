@@ -118,13 +118,9 @@ class Scored(Quick):
     entry = score_by_rate
 
 
-def test_the_same_seed_draws_the_same_trials_and_they_score_the_same(quick, sweep):
-    records = [sweep(Scored, seed=3, name=name).record for name in ("first", "second")]
-    for record in records:
-        drawn = [trial.params for trial in record.trials.values()]
-        assert drawn == [trial.params for trial in quick.record.trials.values()]
-    scores = [[trial.metrics["eval_value"] for trial in r.trials.values()] for r in records]
-    assert scores[0] == scores[1]
+def test_the_same_seed_draws_the_same_trials(quick, sweep):
+    first, second = quick.record, sweep(Scored, seed=3).record
+    assert [t.params for t in first.trials.values()] == [t.params for t in second.trials.values()]
 
 
 def spoil_global_state(config: Any) -> dict[str, float]:
@@ -178,26 +174,30 @@ def fail_for_small_values(config: Any, **_: Any) -> Iterator[dict[str, float]]:
     if rate < 0.5:
         raise RuntimeError(f"{rate} is too small")
     yield {"eval_value": rate}
+    if rate < 0.8:
+        yield {"eval_value": float("nan")}
+        yield {"eval_value": 1.0}
 
 
 class HalfFailing(Scored):
     entry = fail_for_small_values
     num_samples = 1
-    space: ClassVar[Any] = {"policy.learn.learning_rate": tune.grid_search([0.1, 0.9])}
+    space: ClassVar[Any] = {"policy.learn.learning_rate": tune.grid_search([0.1, 0.7, 0.9])}
 
 
 class AllFailing(HalfFailing):
     space: ClassVar[Any] = {"policy.learn.learning_rate": tune.grid_search([0.1])}
 
 
-def test_a_failed_trial_does_not_end_the_sweep(sweep):
+def test_a_failed_trial_does_not_end_the_sweep_and_one_whose_score_becomes_nan_is_pruned(sweep):
     outcome = sweep(HalfFailing)
-    failed, good = outcome.record.trials.values()
+    failed, pruned, good = outcome.record.trials.values()
     assert outcome.succeeded
-    assert (failed.state, good.state) == ("failed", "succeeded")
+    assert [trial.state for trial in (failed, pruned, good)] == ["failed", "pruned", "succeeded"]
     log = Path(failed.dir) / "attempt_0/log.txt"
     assert failed.error == f"RuntimeError: 0.1 is too small [log: {log}]"
     assert "Traceback" in log.read_text()
+    assert pruned.best_metrics["eval_value"] == 0.7
     assert outcome.record.best() is good
 
 
@@ -230,17 +230,6 @@ def test_a_stopper_ends_trials_early_and_they_are_told_apart_from_finished_ones(
     assert [t.metrics["train_iter"] for t in outcome.record.trials.values()] == [40, 40]
     assert outcome.succeeded
     assert processes_in(outcome.folder) == []
-
-
-class ToNan(JobCfg):
-    config = ({}, {})
-    entry = scripted([{"eval_value": 1.0}, {"eval_value": float("nan")}, {"eval_value": 2.0}])
-
-
-def test_a_trial_whose_score_becomes_nan_is_pruned(sweep):
-    (trial,) = sweep(ToNan).record.trials.values()
-    assert trial.state == "pruned"
-    assert trial.best_metrics["eval_value"] == 1.0
 
 
 class Limited(JobCfg):
