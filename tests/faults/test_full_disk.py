@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sound_sweep import require_sound
-from tests.processes import PATIENCE, processes_in, wait_until
+from tests.processes import PATIENCE, alive, processes_in, wait_until
 from tests.trial import experiments
 
 pytestmark = pytest.mark.ray
@@ -67,7 +67,8 @@ def test_a_sweep_survives_a_disk_that_is_full_for_a_while(
         )
         wait_until(lambda: list(folder.glob("*/checkpoints/1")), 120, "a checkpoint")
         ballast = fill(small_disk)
-        threading.Event().wait(6)
+        training = processes_in(folder)
+        wait_until(lambda: not any(map(alive, training)), 60, "the trials to want room")
         assert process.poll() is None, "the driver goes on"
         ballast.unlink()
         output, _ = process.communicate(timeout=200 * PATIENCE)
