@@ -66,8 +66,8 @@ def test_a_sweep_survives_a_disk_that_is_full_for_a_while(
             *("--storage_path", str(small_disk), "--ray_address", ray_address),
         )
         wait_until(lambda: list(folder.glob("*/checkpoints/1")), 120, "a checkpoint")
+        training = wait_until(lambda: processes_in(folder), 60, "a trial that trains")
         ballast = fill(small_disk)
-        training = processes_in(folder)
         wait_until(lambda: not any(map(alive, training)), 60, "the trials to want room")
         assert process.poll() is None, "the driver goes on"
         ballast.unlink()
