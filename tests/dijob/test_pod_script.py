@@ -158,7 +158,6 @@ def test_a_training_that_raises_ends_with_what_it_failed_of(run, entry, failure,
     assert "Traceback (most recent call last)" in ran.log
 
 
-@pytest.mark.engine
 def test_a_policy_that_diverged_is_told_as_such(run):
     ran = run("diverge")
     assert ran.code == 1
