@@ -9,19 +9,35 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from ditk_ray import JobCfg
 from ditk_ray.cli.main import main
 from ditk_ray.cli.tune import JobChanges
 from ditk_ray.execution.fork_client import SHARED_KEY
+from ditk_ray.tracking.recording import embedded_uri, read_state
 from tests.inline import DITK_RAY
+from tests.mlflow_server import RecordedRuns
 from tests.processes import PATIENCE, processes_in, wait_until
 from tests.trial.experiments import CARTPOLE
 
 JOBS = f"""
+import time
 from ray import tune
 from ray.tune import CLIReporter
 from ditk_ray import JobCfg
+from ditk_ray.execution.scripted import scripted
+
+@scripted
+def climb(config, seed=0, **limits):
+    for step in range(1, 10_000 if config.env.stop_value > 1000 else 4):
+        yield {{"eval_value": 1.0 * step, "env_step": 50 * step}}
+        time.sleep(0.2)
+
+@scripted
+def stumble(config, seed=0, **limits):
+    raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+    yield
 
 class BaseJobCfg(JobCfg):
     '''A quick one.'''
@@ -35,8 +51,14 @@ class LongJobCfg(BaseJobCfg):
     space = {{"env.stop_value": 10**9}}
     create_space = {{"env_manager.type": "subprocess"}}
 
+class ScriptedJobCfg(BaseJobCfg):
+    entry = climb
+
+class LongScriptedJobCfg(LongJobCfg):
+    entry = climb
+
 class FailingJobCfg(BaseJobCfg):
-    space = {{"policy.model.obs_shape": tune.choice([3])}}
+    entry = stumble
 
 class MyReporter(CLIReporter):
     pass
@@ -87,7 +109,7 @@ def test_a_missing_class_lists_similar_ones(capsys):
 
 def test_a_file_with_several_jobs_needs_the_class(capsys, jobs):
     message = refused(capsys, "--cfg_file", str(jobs))
-    assert "BaseJobCfg, LongJobCfg, FailingJobCfg" in message
+    assert "BaseJobCfg, LongJobCfg, ScriptedJobCfg" in message
 
 
 def test_a_config_without_main_config_is_refused(capsys, tmp_path):
@@ -176,7 +198,7 @@ def test_the_jobs_are_listed_with_what_they_do(capsys, jobs):
         assert name in listed
     assert main(["tune", "--list", "--cfg_file", str(jobs), "--format", "json"]) == 0
     names = [row["name"] for row in json.loads(capsys.readouterr().out)]
-    assert names == ["BaseJobCfg", "LongJobCfg", "FailingJobCfg"]
+    assert names[:3] == ["BaseJobCfg", "LongJobCfg", "ScriptedJobCfg"]
 
 
 @pytest.mark.engine
@@ -210,9 +232,8 @@ def test_a_typo_in_set_is_refused_before_anything_starts(cli, tmp_path, jobs):
 @pytest.mark.ray
 def test_a_sweep_on_a_ray_of_its_own_shows_progress_and_a_summary(driver, tmp_path, jobs):
     process = driver(
-        "tune", "--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg", "--name", "mine",
-        "--repeat_run_count", "2", "--seed", "1", "--stopper", "train_iter>=100000",
-        **{SHARED_KEY: ""},
+        "tune", "--cfg_file", str(jobs), "--cfg_class", "ScriptedJobCfg", "--name", "mine",
+        "--repeat_run_count", "2", "--seed", "1", "--stopper", "env_step>=100000",
     )  # fmt: skip
     shown, _ = process.communicate(timeout=200 * PATIENCE)
     assert process.returncode == 0, shown
@@ -240,7 +261,7 @@ def test_failed_trials_are_shown_with_the_tail_of_their_log(cli, jobs, ray_addre
 @pytest.mark.ray
 def test_a_reporter_class_of_the_file_replaces_the_display(cli, jobs, ray_address):
     shown = cli(
-        "tune", "--cfg_file", str(jobs), "--cfg_class", "BaseJobCfg",
+        "tune", "--cfg_file", str(jobs), "--cfg_class", "ScriptedJobCfg",
         "--progress_reporter", "MyReporter", "--format", "json", RAY_ADDRESS=ray_address,
     )  # fmt: skip
     assert shown.returncode == 0, shown.stderr
@@ -249,16 +270,21 @@ def test_a_reporter_class_of_the_file_replaces_the_display(cli, jobs, ray_addres
 
 
 @pytest.mark.ray
+@pytest.mark.mlflow
 @pytest.mark.parametrize(
-    ("number", "has_own_ray"), [(signal.SIGINT, True), (signal.SIGTERM, False)]
+    ("number", "job", "has_own_ray"),
+    [(signal.SIGINT, "LongJobCfg", True), (signal.SIGTERM, "LongScriptedJobCfg", False)],
 )
 def test_an_interrupted_sweep_ends_cleanly_and_says_so(
-    number, has_own_ray, driver, tmp_path, jobs, ray_address
+    number, job, has_own_ray, driver, tmp_path, jobs, ray_address
 ):
-    command = ("tune", "--cfg_file", str(jobs), "--cfg_class", "LongJobCfg", "--name", "long")
-    running = driver(*command, **({} if has_own_ray else {"RAY_ADDRESS": ray_address}))
+    command = ("tune", "--cfg_file", str(jobs), "--cfg_class", job, "--name", "long")
+    recorded = ("--mlflow_uri", "embedded", "--mlflow_experiment", "long")
+    ray = {} if has_own_ray else {"RAY_ADDRESS": ray_address}
+    running = driver(*command, *recorded, **ray)
     folder = tmp_path / "ditk_ray_results/long"
     wait_until(lambda: list(folder.glob("*/metrics.jsonl")), 90, "the first evaluation")
+    wait_until(lambda: len(read_state(folder, "embedded").runs) > 1, 90, "a trial in MLflow")
     running.send_signal(number)
     out, _ = running.communicate(timeout=40 * PATIENCE)
     assert running.returncode == 130
@@ -268,13 +294,16 @@ def test_an_interrupted_sweep_ends_cleanly_and_says_so(
     states = {trial["state"] for trial in record["trials"]}
     assert "paused" in states
     assert states <= {"paused", "pending"}, "the others had not begun"
+    runs = RecordedRuns(MlflowClient(embedded_uri(folder.parent)), "long")
+    assert runs.parent.info.status == "KILLED", "not running for ever"
+    assert {run.info.status for run in runs.children.values()} == {"KILLED"}
     wait_until(lambda: not processes_in(tmp_path), 15, "its Ray to end")
 
 
 @pytest.mark.ray
 def test_a_sweep_under_nohup_outlives_its_terminal(tmp_path, jobs, warm, ray_address):
     command = ["nohup", DITK_RAY, "tune", "--cfg_file", str(jobs), "--mlflow_uri", "none"]
-    command += ["--cfg_class", "BaseJobCfg", "--name", "detached"]
+    command += ["--cfg_class", "ScriptedJobCfg", "--name", "detached"]
     running = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -314,7 +343,7 @@ def test_on_a_terminal_the_progress_is_a_live_table(tmp_path, jobs, warm, ray_ad
             "--cfg_file",
             str(jobs),
             "--cfg_class",
-            "BaseJobCfg",
+            "ScriptedJobCfg",
             "--name",
             "live",
             "--mlflow_uri",
