@@ -38,7 +38,7 @@ class Lifeline:
         with self._lock:
             assert self._guard.stdin is not None
             self._guard.stdin.close()
-        self._guard.wait(10)
+        self._guard.wait(60)
 
     def _say(self, line: str) -> None:
         with self._lock:

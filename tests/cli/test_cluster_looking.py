@@ -17,7 +17,7 @@ from tests.kube.api_server import ApiServer
 from tests.kube.kuberay_crds import RAY
 from tests.kube.ray_manifests import group, make, make_mlflow, ray_cluster, ray_job
 from tests.kube.stand_in.kuberay import StandInKubeRay
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 
 RBAC = Path(__file__).resolve().parents[2] / "cluster_configs" / "cluster_rbac.yaml"
 RULES = next(each for each in yaml.safe_load_all(RBAC.read_text()) if each["kind"] == "Role")[
@@ -103,7 +103,7 @@ def test_from_the_first_look_to_a_cluster_that_is_written_down(
     assert not (tmp_path / ".cluster_config").exists()
 
     stand_in_kuberay.behave()
-    ready = run("status", "rl", "--wait", "60s")
+    ready = run("status", "rl", "--wait", f"{60 * PATIENCE:.0f}s")
     assert ready.code == 0, ready.out
     assert f"http://rl-head-svc.{namespace}.svc:8265" in ready.out
     assert ["workers", "2/2", "0", "4"] in ready.rows

@@ -16,7 +16,7 @@ from ditk_ray.cli.main import main
 from tests.kube.api_client import DIJOBS
 from tests.kube.api_server import ApiServer
 from tests.kube.job_files import dijob, task, write, write_job
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 
 pytestmark = pytest.mark.kube
 
@@ -289,7 +289,7 @@ def test_following_begins_before_the_job_does_and_ends_with_it(run, kube, stand_
         assert process.stderr is not None
         assert "is not scheduled" in process.stderr.readline()
         stand_in.behave()
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=30 * PATIENCE)
     assert process.returncode == 0
     for pod in ("serial-0", "learner-0"):
         lines = [line for line in out.splitlines() if line.startswith(f"[{pod}]")]
@@ -494,7 +494,7 @@ def test_waiting_for_a_job_that_is_deleted_meanwhile_ends(run, kube, namespace, 
         assert process.stderr.readline() == "Running\n"
         kube.admin.delete(f"{DIJOBS}/namespaces/{namespace}/dijobs/taken")
         assert process.stderr.read() == "error: dijob/taken deleted\n"
-        assert process.wait(20) == 1
+        assert process.wait(20 * PATIENCE) == 1
 
 
 # the cluster

@@ -21,7 +21,7 @@ import yaml
 from tests.kube.api_client import ApiClient, ApiError
 from tests.kube.certificates import Authority
 from tests.lifeline import Lifeline
-from tests.processes import free_port, wait_until
+from tests.processes import PATIENCE, free_port, wait_until
 
 ADMIN = "admin"
 _PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
@@ -300,7 +300,7 @@ class ApiServer:
 
     def _etcd(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self._etcd_port}/v3/{method}"
-        answer = urllib3.request("POST", url, body=json.dumps(asked), timeout=30)
+        answer = urllib3.request("POST", url, body=json.dumps(asked), timeout=30 * PATIENCE)
         assert answer.status == 200, answer.data
         return dict(answer.json())
 
@@ -349,7 +349,7 @@ class ApiServer:
         process = self._processes.pop(program, None)
         if process is not None:
             process.kill()
-            process.wait(20)
+            process.wait(20 * PATIENCE)
             self._lifeline.release(process.pid)
 
 

@@ -14,7 +14,7 @@ from tests.kube.api_client import DIJOBS
 from tests.kube.api_server import ApiServer
 from tests.kube.stand_in.cluster import StandInCluster
 from tests.kube.stand_in.containers import Simulated
-from tests.processes import processes_in, wait_until
+from tests.processes import PATIENCE, processes_in, wait_until
 
 pytestmark = pytest.mark.kube
 
@@ -246,7 +246,7 @@ def test_fifty_simulated_pods_run_at_once(
     all_run, threads = threading.Event(), threading.active_count()
 
     def lines() -> Iterator[tuple[float, str]]:
-        all_run.wait(200)
+        all_run.wait(200 * PATIENCE)
         yield from ((0.0, f"line {number}") for number in range(10))
 
     with StandInCluster(kube, namespace, tmp_path, lambda pod: Simulated(lines())) as cluster:

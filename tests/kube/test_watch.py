@@ -14,7 +14,7 @@ from ditk_ray.kube import watch as watch_module
 from ditk_ray.kube.connection import Kube, connect
 from ditk_ray.kube.watch import Change, Watcher
 from tests.kube.api_server import ApiServer
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 
 pytestmark = pytest.mark.kube
 
@@ -37,7 +37,7 @@ class Told:
 
 @pytest.fixture
 def cluster(kube: ApiServer, namespace: str) -> Iterator[Kube]:
-    cluster = connect(KubeSettings(kube.kubeconfig(namespace=namespace)), patience=30)
+    cluster = connect(KubeSettings(kube.kubeconfig(namespace=namespace)), patience=30 * PATIENCE)
     yield cluster
     cluster.close()
 
@@ -93,7 +93,9 @@ def test_a_restarted_server_with_a_compacted_history_costs_no_change(
     told = watch()
     told.wait(*[("ADDED", name, "1") for name in ("changes", "goes", "returns", "stays")])
     kube.kill()
-    other = connect(KubeSettings(kube.kubeconfig(namespace=cluster.namespace)), patience=30)
+    other = connect(
+        KubeSettings(kube.kubeconfig(namespace=cluster.namespace)), patience=30 * PATIENCE
+    )
     kube.start()
     change(other, "changes", "2")
     other.config_maps.delete("goes")

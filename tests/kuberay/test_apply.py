@@ -19,10 +19,11 @@ from tests.kube.api_server import ApiServer
 from tests.kube.kuberay_crds import without_kuberay
 from tests.kuberay.cluster_objects import PLACES, objects_in, put, versions_in
 from tests.kuberay.launches import COMMON, GOLDEN, LAUNCHES
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 
 pytestmark = pytest.mark.kube
 
+WAIT = f"{120 * PATIENCE:.0f}s"
 RL = ["launch", "--name", "rl", *COMMON]
 NIGHT = ["run", "--name", "night", *COMMON, "--", "tune", "--cfg_class", "CartpoleDQNJobCfg"]
 PIECES = {
@@ -131,7 +132,7 @@ def test_what_stands_is_told_with_what_it_costs_also_when_its_cluster_is_gone(ru
         "it is deleted: rl-mlflow (20Gi), rl-results (100Gi)\n"
     )
 
-    assert run("cluster", "delete", "rl", "--yes", "--wait", "60s").code == 0
+    assert run("cluster", "delete", "rl", "--yes", "--wait", WAIT).code == 0
 
     left = json.loads(run("cluster", "list", "--format", "json").out)
     assert left == {
@@ -269,7 +270,7 @@ def test_deleting_removes_all_that_was_made_and_nothing_else_and_keeps_the_data(
     asked = run("cluster", "delete", "rl")
     assert asked.code == 2 and "--yes" in asked.err
     assert set(objects_in(kuberay, namespace)) == foreign | PIECES | second
-    first = run("cluster", "delete", "rl", "--yes", "--wait", "60s")
+    first = run("cluster", "delete", "rl", "--yes", "--wait", WAIT)
 
     assert first.code == 0, first.err
     assert first.out.splitlines()[0] == "raycluster/rl deleted"
@@ -277,7 +278,7 @@ def test_deleting_removes_all_that_was_made_and_nothing_else_and_keeps_the_data(
     assert set(objects_in(kuberay, namespace)) == foreign | DATA | second
     kept = run("cluster", "delete", "rl", "--yes")
     assert kept.code == 0 and "rl-results (100Gi)" in kept.err
-    assert run("cluster", "delete", "rl", "rl2", "--results", "--yes", "--wait", "60s").code == 0
+    assert run("cluster", "delete", "rl", "rl2", "--results", "--yes", "--wait", WAIT).code == 0
     assert set(objects_in(kuberay, namespace)) == foreign
 
 
@@ -309,7 +310,7 @@ def test_deleting_all_takes_jobs_and_clusters_and_a_typo_is_helped_with(run, kub
     assert wrong.code == 2 and "did you mean 'night'" in wrong.err
     assert run("cluster", "delete", "--yes").code == 2
     assert run("cluster", "delete", "rl", "--all", "--yes").code == 2
-    gone = run("cluster", "delete", "--all", "--results", "--yes", "--wait", "60s")
+    gone = run("cluster", "delete", "--all", "--results", "--yes", "--wait", WAIT)
     assert gone.code == 0 and "rayjob/night deleted" in gone.out
     assert objects_in(kuberay, namespace) == {}
 
@@ -332,9 +333,9 @@ def test_an_object_that_took_the_name_of_another_is_not_deleted(run, kuberay, na
 
 
 def test_a_launch_waits_for_the_cluster_and_its_end(run, stand_in_kuberay, kuberay, namespace):
-    ready = run("cluster", *RL, "--no_mlflow", "--wait", "120s")
+    ready = run("cluster", *RL, "--no_mlflow", "--wait", WAIT)
     assert (ready.code, ready.out.splitlines()[-1]) == (0, "raycluster/rl ready"), ready.err
-    assert run("cluster", "delete", "rl", "--yes", "--wait", "120s").code == 0
+    assert run("cluster", "delete", "rl", "--yes", "--wait", WAIT).code == 0
     # The Service of the head is KubeRay's, and goes with its owner.
     left = set(objects_in(kuberay, namespace)) - {"Service/rl-head-svc"}
     assert left == {"PersistentVolumeClaim/rl-results"}
@@ -408,7 +409,7 @@ def test_what_an_uninstalled_kuberay_left_behind_is_deleted_on_demand(
 
     with without_kuberay(kuberay.admin):
         sure = ("--without_kuberay", "--results", "--yes")
-        deleted = run("cluster", "delete", "rl", *sure, "--wait", "60s")
+        deleted = run("cluster", "delete", "rl", *sure, "--wait", WAIT)
         collected = run("gc", "--clusters", *sure)
 
     assert (deleted.code, collected.code) == (0, 0), deleted.err + collected.err

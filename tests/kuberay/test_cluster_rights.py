@@ -13,6 +13,7 @@ from tests.dijob.test_rights import wait_for_rules
 from tests.kube.api_server import ApiServer
 from tests.kuberay.cluster_objects import PLACES, objects_in
 from tests.kuberay.launches import COMMON
+from tests.processes import PATIENCE
 
 CONFIGS = Path(__file__).resolve().parents[2] / "cluster_configs"
 LAUNCH = ["cluster", "launch", "--name", "rl", *COMMON]
@@ -85,7 +86,7 @@ def test_the_role_suffices_and_without_a_right_nothing_is_made(
         LAUNCH,
         RUN,
         ["gc", "--clusters", "--yes"],
-        ["cluster", "delete", "--all", "--results", "--yes", "--wait", "60s"],
+        ["cluster", "delete", "--all", "--results", "--yes", "--wait", f"{60 * PATIENCE:.0f}s"],
     ):
         assert main(command) == 0, (command, capsys.readouterr())
 

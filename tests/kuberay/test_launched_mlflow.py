@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.kuberay.launches import GOLDEN
-from tests.processes import end, free_port, wait_until
+from tests.processes import PATIENCE, end, free_port, wait_until
 
 pytestmark = pytest.mark.mlflow
 
@@ -52,14 +52,14 @@ def server(tmp_path: Path) -> Iterator[int]:
         below = psutil.Process(process.pid).children(recursive=True)
         for each in [*below, process]:
             each.kill()
-        process.wait(20)
+        process.wait(20 * PATIENCE)
         end(below)
 
 
 def _status(port: int, path: str, host: str) -> int:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": host})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=20 * PATIENCE) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

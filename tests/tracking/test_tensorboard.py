@@ -360,7 +360,7 @@ def test_a_killed_export_leaves_no_half_run_and_a_new_one_completes_it(
         wait_until(lambda: list(tmp_path.rglob("*tfevents*")), 60, "the first run to be complete")
     finally:
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(10 * PATIENCE)
     assert len(list(tmp_path.rglob(".partial"))) == 2
     (whole,) = tmp_path.rglob("*tfevents*")
     assert points_in(whole.parent) == points_on(client, three_runs[0])
