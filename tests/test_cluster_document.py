@@ -27,7 +27,7 @@ from tests.kube.api_client import ApiError
 from tests.kube.api_server import ApiServer
 from tests.kube.kuberay_crds import install_kuberay
 from tests.kube.stand_in.kuberay import StandInKubeRay
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 from tests.ray_cluster.ray_clusters import RayCluster
 from tests.test_documents import CLUSTERS, ROOT, commands, run, write_small_jobs
 
@@ -68,7 +68,7 @@ def kubernetes(_api_server: ApiServer, lab: RayCluster) -> Iterator[ApiServer]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project as a user has one, with what the document speaks of."""
     made = tmp_path_factory.mktemp("project")
-    write_small_jobs(made)
+    write_small_jobs(made, is_pretended=True)
     shutil.copytree(ROOT / "scripts", made / "scripts")
     (made / "train.py").write_text(TRAIN)
     (tasks,) = re.findall(r"```yaml\n(.*?)```", CLUSTERS.read_text(), re.DOTALL)
@@ -103,7 +103,7 @@ def forwards(environment: dict[str, str]) -> Iterator[list[subprocess.Popen[byte
     yield started
     for process in started:
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(60 * PATIENCE) == 0
 
 
 @pytest.mark.parametrize("command", list(commands(CLUSTERS)))
