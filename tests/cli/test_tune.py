@@ -53,9 +53,11 @@ class LongJobCfg(BaseJobCfg):
 
 class ScriptedJobCfg(BaseJobCfg):
     entry = climb
+    max_concurrent = 1
 
 class LongScriptedJobCfg(LongJobCfg):
     entry = climb
+    max_concurrent = 1
 
 class FailingJobCfg(BaseJobCfg):
     entry = stumble
