@@ -66,7 +66,6 @@ def marked(n: int, kind: str = "evaluation", **said: Any) -> str:
 def training(
     evaluations: int,
     pause: float = 0.1,
-    last: float = 0.0,
     before_end: Callable[[], object] = lambda: None,
 ) -> Simulated:
     def lines() -> Iterator[tuple[float, str]]:
@@ -75,7 +74,7 @@ def training(
             yield pause, f"step {n}"
             yield 0.0, marked(n)  # after the pause, so that its time is that of its writing
         before_end()
-        yield last, marked(evaluations + 1, "end")
+        yield 0.0, marked(evaluations + 1, "end")
 
     return Simulated(lines())
 
@@ -210,11 +209,11 @@ def test_a_job_costs_few_requests(sweep: Sweep) -> None:
 def test_nothing_is_lost_or_doubled_when_the_api_server_restarts(sweep: Sweep) -> None:
     sweep.submit("job", lambda: training(60, pause=0.1))
     sweep.wait_for("job", Message)
-    for _ in range(2):
-        sweep.kube.kill()
-        time.sleep(0.5)
-        sweep.kube.start()
-        time.sleep(1)
+    sweep.kube.kill()
+    time.sleep(0.5)
+    seen = len(sweep.watch.events("job", 0, 0))
+    sweep.kube.start()
+    wait_until(lambda: len(sweep.watch.events("job", 0, 0)) > seen, 20, "more of its events")
     sweep.kube.compact()
     sweep.kube.restart()
     events = sweep.all_events("job", 60)
@@ -227,11 +226,13 @@ def test_nothing_is_lost_or_doubled_when_the_api_server_restarts(sweep: Sweep) -
 def test_a_job_that_ends_while_the_api_server_is_away_is_known_when_it_is_back(
     sweep: Sweep,
 ) -> None:
-    sweep.submit("job", lambda: training(3, last=2))
+    is_away = threading.Event()
+    wait = lambda: is_away.wait(60 * PATIENCE)  # noqa: E731
+    sweep.submit("job", lambda: training(3, before_end=wait))
     sweep.wait_for("job", Message)
-    time.sleep(0.3)
     sweep.kube.kill()
-    time.sleep(3)
+    is_away.set()
+    time.sleep(1)
     sweep.kube.start()
     events = sweep.all_events("job")
     assert numbers(events) == [1, 2, 3, 4] and events[-1] == Ended()
@@ -313,7 +314,7 @@ def test_a_job_that_runs_already_is_heard_of_at_once_when_it_is_submitted_again(
 def test_pods_that_may_not_be_listed_just_now_are_not_taken_for_gone(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ditk_ray.dijob.sweep_jobs._REFUSED_SECONDS", 1.0)
+    monkeypatch.setattr("ditk_ray.dijob.sweep_jobs._REFUSED_SECONDS", 0.3)
     everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     no_lists = {**everything, "verbs": ["create", "get", "watch", "patch", "delete"]}
     sweep.kube.grant(sweep.namespace, "ranger", [everything])
@@ -325,7 +326,7 @@ def test_pods_that_may_not_be_listed_just_now_are_not_taken_for_gone(
     sweep.kube.grant(sweep.namespace, "ranger", [no_lists])
     wait_until(lambda: not is_allowed(cluster, Right("", "pods", "list")), 10, "a right to go")
     assert other.follow("running", sweep.folder / "other.log")
-    time.sleep(1.5)
+    time.sleep(0.6)
     sweep.kube.grant(sweep.namespace, "ranger", [everything])
     wait_until(lambda: numbers(other.events("running", 0, 0)), 30, "what the pod says")
     other.stop()
@@ -390,7 +391,7 @@ def test_a_job_is_not_taken_for_deleted_while_the_api_server_does_not_know_its_k
     sweep.wait_for("running", Message)
     with sweep.kube.without_dijobs():
         sweep.watch.release("released")
-        time.sleep(2)
+        time.sleep(1)
         assert not any(isinstance(event, Ended) for event in sweep.watch.events("running", 0, 0))
     there = lambda: [job["metadata"]["name"] for job in sweep.cluster.dijobs.list()]  # noqa: E731
     wait_until(lambda: there() == ["running"], 20, "the job to go")
