@@ -74,6 +74,7 @@ class SmallJobCfg(JobCfg):
 
 class PretendedJobCfg(SmallJobCfg):
     entry = climb
+    max_concurrent = 1
 """
 
 
