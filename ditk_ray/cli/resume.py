@@ -16,8 +16,7 @@ from ditk_ray.errors import BadConfigError, NothingLeftError, Problem
 from ditk_ray.execution.fork_client import ForkClient
 from ditk_ray.ray_cluster.session import quiet_ray
 from ditk_ray.record.record import RECORD_FILE, SweepRecord, SweepStatus, read_record
-from ditk_ray.record.sweep_folder import TRIAL_PREFIX, find_sweep, sweep_to_type
-from ditk_ray.sweep.trials import STATE_FOLDER
+from ditk_ray.record.sweep_folder import STATE_FOLDER, TRIAL_PREFIX, find_sweep, sweep_to_type
 from ditk_ray.util.locks import LOCK_FILE, is_running, wait_until_free
 from ditk_ray.util.units import show_seconds
 

@@ -40,6 +40,9 @@ BEST = "best"
 DEAD = "dead"
 """The status of a sweep whose process is gone without having said how it ended."""
 
+STATE_FOLDER = "state"
+"""Where a sweep keeps what it is resumed from."""
+
 TRIAL_PREFIX = "trial_"
 REPORT_FILE = "report.html"
 BEST_CONFIG_FILE = "best_config.py"

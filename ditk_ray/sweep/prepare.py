@@ -39,6 +39,7 @@ from ditk_ray.ray_cluster.nodes import (
     worker_groups,
 )
 from ditk_ray.ray_cluster.session import remote_ray, require_shared_folder
+from ditk_ray.record.sweep_folder import TRIAL_PREFIX
 from ditk_ray.search.points import count_trials
 from ditk_ray.search.schedulers import needs_checkpoints
 from ditk_ray.search.stoppers import RuleStopper, build_stopper
@@ -50,7 +51,7 @@ from ditk_ray.sweep.search_setup import (
     scheduler_name,
     searcher_name,
 )
-from ditk_ray.sweep.trials import TRIAL_PREFIX, SpaceSampler
+from ditk_ray.sweep.trials import SpaceSampler
 from ditk_ray.tracking.recorder import TrackingOptions
 from ditk_ray.tracking.recording import NOWHERE
 from ditk_ray.trial.attempt import seed_tasks

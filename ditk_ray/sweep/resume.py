@@ -35,7 +35,7 @@ from ditk_ray.record.record import (
     read_record,
     trial_from_dict,
 )
-from ditk_ray.record.sweep_folder import sweep_to_type
+from ditk_ray.record.sweep_folder import STATE_FOLDER, sweep_to_type
 from ditk_ray.record.trial_folder import own_metrics_of, read_metrics
 from ditk_ray.search.schedulers import base_of
 from ditk_ray.search.stoppers import RuleStopper
@@ -43,7 +43,6 @@ from ditk_ray.sweep.control import TrialQueue
 from ditk_ray.sweep.observer import CANCELLED
 from ditk_ray.sweep.stopping import LossPolicy
 from ditk_ray.sweep.trials import (
-    STATE_FOLDER,
     Drawn,
     Ledger,
     LedgerEntries,

@@ -40,15 +40,12 @@ from ray.tune.search.variant_generator import generate_variants
 from ditk_ray.config.space import SearchSpace
 from ditk_ray.record.journal import EventWriter
 from ditk_ray.record.record import TrialRecord, finite
-from ditk_ray.record.sweep_folder import TRIAL_PREFIX as TRIAL_PREFIX
+from ditk_ray.record.sweep_folder import STATE_FOLDER, TRIAL_PREFIX
 from ditk_ray.search.searchers import ModelSearcher
 from ditk_ray.trial.reports import ENDED
 from ditk_ray.util.files import read_rows, replace_file
 
 _log = logging.getLogger(__name__)
-
-STATE_FOLDER = "state"
-"""Where a sweep keeps what it is resumed from."""
 
 LEDGER_FILE = "trials.jsonl"
 SEARCHER_FILE = "searcher.pkl"

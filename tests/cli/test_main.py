@@ -15,9 +15,6 @@ from tests.record.written_sweep import WrittenSweep
 HEAVY = {"ray", "torch", "ding", "mlflow", "pandas", "numpy", "kubernetes", "plotly"}
 """What a command loads only to work; its own module may need rich and pydantic."""
 
-WITH_RAY = {"resume", "extend"}
-"""Their own modules need Ray."""
-
 
 def test_all_commands_are_listed(capsys):
     with pytest.raises(SystemExit):
@@ -37,7 +34,7 @@ def test_each_command_explains_itself_by_examples(name, capsys):
 def test_explaining_loads_nothing_heavy():
     code = (
         "import contextlib, io, sys\nfrom ditk_ray.cli.main import main\n"
-        f"for name in {sorted(COMMANDS.keys() - WITH_RAY)}:\n"
+        f"for name in {sorted(COMMANDS)}:\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
         "        main([name, '--help'])\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"

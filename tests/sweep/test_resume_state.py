@@ -22,6 +22,7 @@ from ditk_ray.config.resources import TrialResources
 from ditk_ray.errors import BadConfigError, NothingLeftError
 from ditk_ray.execution.pickled_call import Pickled
 from ditk_ray.record.record import SweepRecord, SweepStatus, TrialRecord, TrialState, write_record
+from ditk_ray.record.sweep_folder import STATE_FOLDER
 from ditk_ray.search.budget import Budget
 from ditk_ray.search.schedulers import base_of, build_scheduler
 from ditk_ray.search.stoppers import build_stopper
@@ -41,7 +42,7 @@ from ditk_ray.sweep.resume import (
     save_job,
 )
 from ditk_ray.sweep.stopping import LossPolicy
-from ditk_ray.sweep.trials import STATE_FOLDER, Ledger, trial_name
+from ditk_ray.sweep.trials import Ledger, trial_name
 from ditk_ray.trial.reports import ATTEMPT, REPORT, Failure, FailureLog, MetricsFile
 from tests.search.spaces import only_rate
 from tests.trial import experiments

@@ -13,9 +13,9 @@ from ray.tune.search.optuna import OptunaSearch
 
 from ditk_ray.config.space import build_space
 from ditk_ray.record.record import TrialRecord, TrialState
+from ditk_ray.record.sweep_folder import STATE_FOLDER
 from ditk_ray.search.searchers import ModelSearcher, build_searcher
 from ditk_ray.sweep.trials import (
-    STATE_FOLDER,
     Exhausted,
     Ledger,
     SearcherSampler,
