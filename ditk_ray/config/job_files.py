@@ -75,7 +75,8 @@ def load_job(
     if not (isinstance(job, type) and issubclass(job, JobCfg)):
         what = "is not a subclass of ditk_ray.JobCfg"
         raise BadConfigError(Problem(f"{entry.file}: {entry.name}", what))
-    return check_job(job, _named_parts(module, changes or {}), entry.file)
+    # Absolute: a trial's config.py names the file, and runs from any folder.
+    return check_job(job, _named_parts(module, changes or {}), entry.file.absolute())
 
 
 def find_job(cfg_class: str | None, cfg_file: Path | None = None) -> JobEntry:

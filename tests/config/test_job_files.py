@@ -213,6 +213,11 @@ def test_a_job_is_loaded_and_checked(jobs_file):
     assert [item.name for item in spec.space.parameters] == ["lr", "extra"]
 
 
+def test_a_job_knows_its_file_from_any_folder(jobs_file, monkeypatch):
+    monkeypatch.chdir(jobs_file.parent)
+    assert load_job("FirstJob", Path(jobs_file.name)).file == jobs_file
+
+
 def test_a_class_that_only_looks_like_a_job_is_refused(tmp_path):
     path = tmp_path / "job.py"
     path.write_text("class FakeJobCfg: pass\nclass A(FakeJobCfg): pass\n")
