@@ -10,7 +10,7 @@ from typing import Any
 from ditk_ray.util.units import parse_bytes, show_bytes
 
 THREAD_VARIABLES = tuple(f"{name}_NUM_THREADS" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR"))
-"""How numeric libraries are told the number of their threads."""
+"""The environment variables that limit the threads of numeric libraries."""
 
 
 @dataclass(frozen=True)

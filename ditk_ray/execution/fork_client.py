@@ -82,14 +82,15 @@ class ForkClient:
                 self.leave()  # the server is gone: an anchor is never written to
             if self._anchor is None:
                 self._anchor = self._connect(ANCHOR)
-                self._preload()
+                self._preload()  # it may have taken the place of another server
 
     def preload(self, modules: Iterable[str]) -> None:
         """Have all later jobs begin with these modules imported, where they can be."""
         self._preloaded += tuple(modules)
-        self._preload()
+        if self._anchor is not None:  # else it is done on joining
+            self._preload()
 
-    def _preload(self) -> None:  # also on a server that takes the place of another
+    def _preload(self) -> None:
         if self._preloaded:
             self._connect(PRELOAD + " ".join(self._preloaded).encode()).close()
 

@@ -190,7 +190,7 @@ class StoredExperiment:
         try:
             self._client = MlflowClient(tracking_uri=uri)
         except Exception as error:  # databases and their drivers have errors of their own
-            what = f"is no MLflow store: {masked_line(error)}"
+            what = f"is not an MLflow store: {masked_line(error)}"
             raise BadConfigError(Problem(mask_text(uri), what)) from error
         self.runs = self._all_runs(self._find(name))
         if not self.runs:

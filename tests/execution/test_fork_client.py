@@ -126,14 +126,28 @@ def test_one_that_is_left_while_others_start_theirs_starts_none():
     assert node._server is None
 
 
+def test_sweeps_in_a_row_share_a_server_that_the_first_has_started(light, monkeypatch):
+    monkeypatch.setenv(fork_client.SHARED_KEY, f"shared{os.getpid()}")
+    monkeypatch.setattr(fork_client, "SHARED_SECONDS", 3.0)
+    with ForkClient() as first:
+        first.join()
+        server = first._server
+    assert server is not None and server.poll() is None
+    with ForkClient() as second:
+        second.join()
+        assert second._server is None
+    wait_until(lambda: server.poll() is not None, 20, "the server to leave")
+
+
 def test_a_server_that_was_killed_is_replaced_and_stays(light):
     with ForkClient() as node:
+        node.preload(["colorsys"])
         node.join()
         node._server.kill()
         node._server.wait()
         for _ in range(2):
-            job = node.run(tell_pid)
-            assert job.receive() is not None
+            job = node.run(tell_modules)
+            assert "colorsys" in job.receive()["names"]
             job.stop()
             replacement = node._server
             time.sleep(LIGHT_GRACE + 1.5)

@@ -339,7 +339,7 @@ def test_a_store_that_is_not_there_is_refused_and_not_made(uri, tmp_path):
 
 def test_a_file_that_is_no_store_is_refused(tmp_path):
     (tmp_path / "no.db").write_text("something else\n" * 100)
-    with pytest.raises(BadConfigError, match=r"is no MLflow store: .*not a database"):
+    with pytest.raises(BadConfigError, match=r"is not an MLflow store: .*not a database"):
         StoredExperiment(f"sqlite:///{tmp_path}/no.db", "any")
 
 
